@@ -1,0 +1,133 @@
+// Package ranges computes with sets of IP addresses held as sorted, disjoint ranges.
+//
+// The verdicts need exact answers for whole prefixes with ten thousand networks on either side, so every operation
+// here is one linear sweep over both operands.
+package ranges
+
+import (
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+)
+
+// Set is a set of addresses: ranges that are sorted, disjoint and never adjacent. IPv4 sorts before IPv6 and the two never
+// share a range, so one Set can hold both. The zero value is the empty set. Sets are values: no operation changes its
+// operands.
+type Set []netipx.IPRange
+
+// Of returns the addresses of all the prefixes. Host bits do not matter.
+func Of(prefixes ...netip.Prefix) Set {
+	all := make(Set, 0, len(prefixes))
+	for _, p := range prefixes {
+		all = append(all, netipx.RangeOfPrefix(p))
+	}
+	return normalise(all)
+}
+
+// normalise sorts ranges and joins those that overlap or touch.
+func normalise(all Set) Set {
+	slices.SortFunc(all, func(a, b netipx.IPRange) int { return a.From().Compare(b.From()) })
+	out := all[:0]
+	for _, r := range all {
+		if n := len(out); n > 0 && touches(out[n-1], r) {
+			if out[n-1].To().Less(r.To()) {
+				out[n-1] = netipx.IPRangeFrom(out[n-1].From(), r.To())
+			}
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// touches reports whether b, which does not start before a, overlaps a or follows it without a gap.
+func touches(a, b netipx.IPRange) bool {
+	if a.From().BitLen() != b.From().BitLen() {
+		return false
+	}
+	return !a.To().Less(b.From()) || a.To().Next() == b.From()
+}
+
+// Empty reports whether the set has no address.
+func (s Set) Empty() bool { return len(s) == 0 }
+
+// Contains reports whether a is in the set.
+func (s Set) Contains(a netip.Addr) bool {
+	i, found := slices.BinarySearchFunc(s, a, func(r netipx.IPRange, a netip.Addr) int { return r.From().Compare(a) })
+	if found {
+		return true
+	}
+	return i > 0 && s[i-1].Contains(a)
+}
+
+// Union returns the addresses that are in s or in t.
+func (s Set) Union(t Set) Set {
+	if t.Empty() {
+		return s
+	}
+	return normalise(append(slices.Clone(s), t...))
+}
+
+// Intersect returns the addresses that are in both s and t.
+func (s Set) Intersect(t Set) Set {
+	var out Set
+	for i, j := 0, 0; i < len(s) && j < len(t); {
+		from, to := later(s[i].From(), t[j].From()), earlier(s[i].To(), t[j].To())
+		if !to.Less(from) && from.BitLen() == to.BitLen() {
+			out = append(out, netipx.IPRangeFrom(from, to))
+		}
+		if s[i].To().Less(t[j].To()) {
+			i++
+		} else {
+			j++
+		}
+	}
+	return out
+}
+
+// Minus returns the addresses that are in s but not in t.
+func (s Set) Minus(t Set) Set {
+	var out Set
+	j := 0
+	for _, r := range s {
+		from, done := r.From(), false
+		for j < len(t) && t[j].To().Less(from) {
+			j++
+		}
+		for k := j; !done && k < len(t) && !r.To().Less(t[k].From()); k++ {
+			if from.Less(t[k].From()) {
+				out = append(out, netipx.IPRangeFrom(from, t[k].From().Prev()))
+			}
+			done = !t[k].To().Less(r.To())
+			from = t[k].To().Next()
+		}
+		if !done {
+			out = append(out, netipx.IPRangeFrom(from, r.To()))
+		}
+	}
+	return out
+}
+
+// Prefixes returns the shortest list of prefixes that covers exactly the set, in order.
+func (s Set) Prefixes() []netip.Prefix {
+	var out []netip.Prefix
+	for _, r := range s {
+		out = r.AppendPrefixes(out)
+	}
+	return out
+}
+
+func later(a, b netip.Addr) netip.Addr {
+	if a.Less(b) {
+		return b
+	}
+	return a
+}
+
+func earlier(a, b netip.Addr) netip.Addr {
+	if a.Less(b) {
+		return a
+	}
+	return b
+}
