@@ -1,0 +1,188 @@
+package routes
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/routefence/routefence/policy"
+)
+
+// Op is a kind of change.
+type Op uint8
+
+// The changes, each one write to the kernel.
+const (
+	AddRoute Op = iota
+	DelRoute
+	AddRule
+	DelRule
+	// SaveGroup notes the group a link has, as its alternative name, before SetGroup overwrites it.
+	SaveGroup
+	SetGroup
+	// ForgetGroup takes the note away again.
+	ForgetGroup
+)
+
+// Change is one write. Only the fields that its Op names are set.
+type Change struct {
+	Op    Op
+	Route Route
+	Rule  Rule
+	Link  Link
+	Group uint32
+	// text is the object in ip's words, since a change is printed where no State is at hand to name its links.
+	text string
+}
+
+// Removes reports whether the change takes something away. Such changes come last and wait for all others to succeed, so
+// that no failure weakens what stands.
+func (c Change) Removes() bool { return c.Op == DelRoute || c.Op == DelRule || c.Op == ForgetGroup }
+
+// String returns the change as a command line for ip.
+func (c Change) String() string {
+	switch c.Op {
+	case AddRule:
+		return "ip " + flag(c.Rule.Family) + " rule add pref " + c.text
+	case DelRule:
+		return "ip " + flag(c.Rule.Family) + " rule del pref " + c.text
+	case AddRoute:
+		return "ip " + flag(c.Route.Family) + " route add " + c.text
+	case DelRoute:
+		return "ip " + flag(c.Route.Family) + " route del " + c.text
+	case SaveGroup:
+		return fmt.Sprintf("ip link property add dev %s altname %s", c.Link.Name, SavedName(c.Group))
+	case ForgetGroup:
+		return fmt.Sprintf("ip link property del dev %s altname %s", c.Link.Name, SavedName(c.Group))
+	}
+	return fmt.Sprintf("ip link set dev %s group %d", c.Link.Name, c.Group)
+}
+
+func flag(f policy.Family) string {
+	if f == policy.IPv4 {
+		return "-4"
+	}
+	return "-6"
+}
+
+// SavedPrefix starts the alternative name that keeps a link's former group.
+const SavedPrefix = "routefence-group-"
+
+// SavedName returns the alternative name that stands for a former group.
+func SavedName(group uint32) string { return fmt.Sprintf("%s%d", SavedPrefix, group) }
+
+// routeKey is what tells two routes of ours apart.
+type routeKey struct {
+	family policy.Family
+	table  uint32
+	dst    netip.Prefix
+	typ    Type
+	metric uint32
+	src    netip.Addr
+	link   int
+}
+
+func (r Route) key() routeKey {
+	k := routeKey{family: r.Family, table: r.Table, dst: r.Dst, typ: r.Type, metric: r.Metric, src: r.Src}
+	// IPv6 hangs a blackhole off lo, IPv4 off nothing; the device means something for a unicast route alone.
+	if r.Type == Unicast && len(r.Hops) > 0 {
+		k.link = r.Hops[0].Link
+	}
+	return k
+}
+
+// Diff returns the writes that turn what the kernel has into the fence, in a safe order: routes that no rule reaches
+// yet, then groups, then the rule that lets the VPN's routes win, then the rule that denies; deletions last. At no step is an
+// address uncovered that both the old and the new fence cover, and none is cut that the VPN carries.
+func Diff(want Fence, have State) []Change {
+	var adds, dels []Change
+	wanted := make(map[routeKey]bool, len(want.Routes))
+	for _, r := range want.Routes {
+		wanted[r.key()] = true
+	}
+	present := make(map[routeKey]bool, len(want.Routes))
+	for _, r := range have.Routes {
+		if !r.Ours() {
+			continue
+		}
+		if k := r.key(); wanted[k] && !present[k] {
+			present[k] = true
+		} else {
+			dels = append(dels, Change{Op: DelRoute, Route: r, text: have.Describe(r)})
+		}
+	}
+	for _, r := range want.Routes {
+		if !present[r.key()] {
+			adds = append(adds, Change{Op: AddRoute, Route: r, text: have.Describe(r)})
+		}
+	}
+	adds = append(adds, groupChanges(want)...)
+	ruleAdds, ruleDels := ruleChanges(want.Rules, have.Rules)
+	return append(append(append(adds, ruleAdds...), ruleDels...), dels...)
+}
+
+func groupChanges(want Fence) []Change {
+	var out []Change
+	for _, l := range want.Grouped {
+		if l.Group == Group {
+			continue
+		}
+		// A group that is not the default belongs to someone; a note that is there already is the older truth.
+		if l.Group != 0 && l.Saved == nil {
+			out = append(out, Change{Op: SaveGroup, Link: l, Group: l.Group})
+		}
+		out = append(out, Change{Op: SetGroup, Link: l, Group: Group})
+	}
+	for _, l := range want.Released {
+		out = append(out, release(l)...)
+	}
+	return out
+}
+
+// release returns a link to the group it had before.
+func release(l Link) []Change {
+	if l.Saved == nil {
+		return []Change{{Op: SetGroup, Link: l, Group: 0}}
+	}
+	return []Change{{Op: SetGroup, Link: l, Group: *l.Saved}, {Op: ForgetGroup, Link: l, Group: *l.Saved}}
+}
+
+func ruleChanges(want, have []Rule) (adds, dels []Change) {
+	present := map[Rule]bool{}
+	wanted := map[Rule]bool{}
+	for _, r := range want {
+		wanted[r] = true
+	}
+	for _, r := range have {
+		if !r.Ours() {
+			continue
+		}
+		if wanted[r] && !present[r] {
+			present[r] = true
+			continue
+		}
+		dels = append(dels, Change{Op: DelRule, Rule: r, text: r.words()})
+	}
+	for _, r := range want {
+		if !present[r] {
+			adds = append(adds, Change{Op: AddRule, Rule: r, text: r.words()})
+		}
+	}
+	return adds, dels
+}
+
+// Remove returns the writes that take the routing fence away: first the rules, so that routing is what it was in one step
+// per family, then what only they used.
+func Remove(have State) []Change {
+	_, out := ruleChanges(nil, have.Rules)
+	for _, r := range have.Routes {
+		if r.Ours() {
+			out = append(out, Change{Op: DelRoute, Route: r, text: have.Describe(r)})
+		}
+	}
+	for _, l := range have.Links {
+		if l.Group == Group || l.Saved != nil {
+			out = append(out, release(l)...)
+		}
+	}
+	return out
+}

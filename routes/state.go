@@ -1,0 +1,177 @@
+// Package routes decides what the routing fence consists of, how it differs from what the kernel has, and where the
+// kernel's routing sends every address of a prefix.
+//
+// It is pure: package rtnl reads and writes the kernel.
+package routes
+
+import (
+	"net/netip"
+
+	"github.com/routefence/routefence/policy"
+)
+
+// The marks by which an operator recognises the routing fence and cleanup finds it without memory.
+const (
+	// Table holds nothing but the fence: one blackhole per node network.
+	Table uint32 = 9604
+	// Group is the link group of every fenced interface.
+	Group uint32 = 9604
+	// Protocol is the origin of our routes and rules, as rtnetlink's RTPROT_* numbers go (96 is unassigned).
+	Protocol uint8 = 96
+	// PriorityMain and PriorityFence are the preferences of the two rules.
+	PriorityMain  uint32 = 96
+	PriorityFence uint32 = 97
+	// MetricBlackhole is explicit because an IPv6 route added without a metric comes back with 1024, and a comparison
+	// with what was asked for would then never match (nmstate/nmstate#3160, FR-16).
+	MetricBlackhole uint32 = 2048
+	// MetricSink is lower, so that a sink wins over the blackhole of the same network while it is there.
+	MetricSink uint32 = 1024
+)
+
+// The kernel's numbers for its own tables.
+const (
+	TableDefault uint32 = 253
+	TableMain    uint32 = 254
+	TableLocal   uint32 = 255
+)
+
+// State is the routing of one network namespace as read back from the kernel.
+type State struct {
+	Links []Link
+	// Rules are in the order in which the kernel consults them, IPv4 and IPv6 mixed.
+	Rules []Rule
+	// Routes are those of every table but the cache.
+	Routes []Route
+}
+
+// Link is a network interface.
+type Link struct {
+	Index int
+	Name  string
+	Group uint32
+	// Up says that the interface is administratively up and has a carrier: what is sent there leaves.
+	Up bool
+	// Saved is the group the link had before the fence took it, or nil. It is kept in the kernel as an alternative name of
+	// the link, because cleanup has no other memory.
+	Saved *uint32
+	// Addrs are the interface's own addresses.
+	Addrs []netip.Addr
+}
+
+// Action is what a rule does with a packet it selects.
+type Action uint8
+
+// The kernel's actions (FR_ACT_*).
+const (
+	ActLookup      Action = 1
+	ActGoto        Action = 2
+	ActNop         Action = 3
+	ActBlackhole   Action = 6
+	ActUnreachable Action = 7
+	ActProhibit    Action = 8
+)
+
+// Rule is a policy routing rule. It is comparable, and equal rules behave alike.
+type Rule struct {
+	Family   policy.Family
+	Priority uint32
+	Action   Action
+	Table    uint32
+	Goto     uint32
+	// Src and Dst are zero where the rule has no such selector.
+	Src, Dst   netip.Prefix
+	IIF, OIF   string
+	Mark, Mask uint32
+	TOS        uint8
+	Invert     bool
+	// More names further selectors that the verdict need not understand, as ip prints them: "uidrange 1000-1000".
+	More string
+	// SuppressPrefix and SuppressGroup are one more than the kernel's value, so that zero means none.
+	SuppressPrefix, SuppressGroup uint32
+	Protocol                      uint8
+}
+
+// Type is a route's type.
+type Type uint8
+
+// The kernel's route types (RTN_*).
+const (
+	Unicast     Type = 1
+	Local       Type = 2
+	Broadcast   Type = 3
+	Anycast     Type = 4
+	Multicast   Type = 5
+	Blackhole   Type = 6
+	Unreachable Type = 7
+	Prohibit    Type = 8
+	Throw       Type = 9
+)
+
+// Route is one route of one table.
+type Route struct {
+	Family policy.Family
+	Table  uint32
+	Dst    netip.Prefix
+	Type   Type
+	Metric uint32
+	// Protocol is the route's origin (RTPROT_*).
+	Protocol uint8
+	TOS      uint8
+	// From is the source prefix of a source-specific IPv6 route.
+	From netip.Prefix
+	// Src is the preferred source address.
+	Src  netip.Addr
+	Hops []Hop
+}
+
+// Hop is one of a route's next hops.
+type Hop struct {
+	// Link is an interface index, 0 where the kernel did not tell (a nexthop object without compatibility mode).
+	Link    int
+	Gateway netip.Addr
+	// Dead hops are never chosen.
+	Dead bool
+}
+
+// Ours reports whether the route is one that this program adds.
+func (r Route) Ours() bool { return r.Table == Table && r.Protocol == Protocol }
+
+// Ours reports whether the rule is one that this program adds.
+func (r Rule) Ours() bool {
+	return r.Protocol == Protocol && r.Priority >= PriorityMain-1 && r.Priority <= PriorityFence
+}
+
+// Link returns the interface with the given index.
+func (s State) Link(index int) (Link, bool) {
+	for _, l := range s.Links {
+		if l.Index == index {
+			return l, true
+		}
+	}
+	return Link{}, false
+}
+
+// Fenced returns the present interfaces that node traffic must not leave by: those the policy names, and those that are
+// in the fence's link group although it no longer names them. A renamed eth0 stays fenced that way (FR-20: a firewall rule for a
+// name goes quiet when the name changes).
+func (s State) Fenced(p policy.Policy) []Link {
+	var out []Link
+	for _, l := range s.Links {
+		role := p.Role(l.Name)
+		if role == policy.Fenced || role == policy.Other && l.Group == Group && l.Name != "lo" {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// Adopted returns the networks that the fence in the kernel holds: what an earlier process of ours left standing.
+func (s State) Adopted() []netip.Prefix {
+	var out []netip.Prefix
+	for _, r := range s.Routes {
+		if r.Ours() && r.Type == Blackhole {
+			out = append(out, r.Dst)
+		}
+	}
+	return out
+}
