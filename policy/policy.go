@@ -69,11 +69,11 @@ func New(networks, allow []netip.Prefix, fenced, tunnels Patterns) Policy {
 	}
 }
 
-// Patterns are shell patterns for interface names, as path.Match reads them.
+// Patterns are shell patterns for interface names, as path.Match reads them. ParsePatterns makes them from configuration.
 type Patterns []string
 
-// Match reports whether any pattern matches the whole name. A malformed pattern matches nothing; configuration is checked
-// by Validate before it gets here.
+// Match reports whether any pattern matches the whole name. A malformed pattern matches nothing; ParsePatterns refuses it
+// before it gets here.
 func (p Patterns) Match(name string) bool {
 	for _, pattern := range p {
 		if ok, err := path.Match(pattern, name); err == nil && ok {

@@ -1,0 +1,95 @@
+package shoot
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/routefence/routefence/ranges"
+)
+
+// Accept is the rule for believing a source. It returns what holds once next has been read while last held, and what is
+// wrong with next, if anything. Networks that next adds always count. Networks of last go only if next is a positive and
+// complete statement: it names some network, every item of it was understood, its end is there, and no field that named
+// networks of the same objects has gone. Else what holds is the union of both. A zero last means that nothing is known.
+//
+// The first return value is the last of the next call.
+func Accept(last, next Reading) (Reading, error) {
+	if len(next.Networks) == 0 {
+		return last, errors.Join(append([]error{errors.New("names no node network")}, next.Problems...)...)
+	}
+	err := errors.Join(next.Problems...)
+	lost := Lost(last, next)
+	if len(lost) == 0 {
+		return next, err
+	}
+	if reason := incomplete(last, next); reason != "" {
+		err = errors.Join(fmt.Errorf("%s; %s stays fenced", reason, join(lost)), err)
+	}
+	if err != nil {
+		return Merge(last, next), err
+	}
+	return next, nil
+}
+
+// Merge returns last with the networks of next added. Its fields stay those of last, the last complete statement: what only
+// an incomplete one said may go without a trace.
+func Merge(last, next Reading) Reading {
+	out := next
+	out.Networks = slices.Clone(last.Networks)
+	held := make(map[netip.Prefix]bool, len(last.Networks))
+	for _, p := range last.Networks {
+		held[p] = true
+	}
+	for _, p := range next.Networks {
+		if !held[p] {
+			out.Networks = append(out.Networks, p)
+		}
+	}
+	out.Fields = last.Fields
+	return out
+}
+
+// Lost returns the addresses that last names and next does not.
+func Lost(last, next Reading) []netip.Prefix {
+	return ranges.Of(last.Networks...).Minus(ranges.Of(next.Networks...)).Prefixes()
+}
+
+// incomplete says why next may lack a part, or "".
+func incomplete(last, next Reading) string {
+	if next.Truncated {
+		return "the last line does not end, so the rest may be missing (if it is complete, end it with a newline)"
+	}
+	if !shareObject(last, next) {
+		return ""
+	}
+	for _, f := range last.Fields {
+		if f.Path != "" && !slices.Contains(next.Fields, f) {
+			return fmt.Sprintf("%s of %s named networks before and is gone, so the rest may be missing", f.Path, f.Object)
+		}
+	}
+	return ""
+}
+
+// shareObject reports whether next speaks of an object that last spoke of. If not, the source was pointed at something
+// else, which is a statement too.
+func shareObject(last, next Reading) bool {
+	return slices.ContainsFunc(next.Fields, func(f Field) bool {
+		return slices.ContainsFunc(last.Fields, func(l Field) bool { return l.Object == f.Object })
+	})
+}
+
+// join lists prefixes for a message, but not ten thousand of them.
+func join(prefixes []netip.Prefix) string {
+	const most = 5
+	var names []string
+	for i, p := range prefixes {
+		if i == most {
+			return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), len(prefixes)-most)
+		}
+		names = append(names, p.String())
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,52 @@
+// Package shoot turns what a cluster says about itself into its node networks: bytes of a Shoot, Cluster or Infrastructure
+// object, or of a plain list of networks. It reads only the few fields it needs, so newer versions and unknown fields do
+// not matter, and it owns the rule when less than before may be believed.
+package shoot
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Reading is what one statement of a source said.
+type Reading struct {
+	// Networks are the node networks named, canonical and each once, in the order in which they were named.
+	Networks []netip.Prefix
+	// Warnings tell of input that was understood but should be written differently.
+	Warnings []string
+	// Problems are bad items. The good ones stand in Networks all the same.
+	Problems []error
+	// Kind is what was read: "Shoot", "Cluster", "Infrastructure" or "list"; several are joined by "+".
+	Kind string
+	// Fields are the places that named a network.
+	Fields []Field
+	// Truncated is a hint that the end may be missing: block-style YAML whose last line is not closed. The format has no
+	// closing mark of its own, so a cut object reads like a smaller whole one.
+	Truncated bool
+}
+
+// Field is a place in an object that named a network.
+type Field struct {
+	// Object is kind, namespace and name, such as "Shoot garden-dev/one".
+	Object string
+	// Path is the field within the object, such as "status.networking.nodes".
+	Path string
+}
+
+// Report is what a source says at the moment. It is a value; who holds one may keep it, but must not change its slices.
+type Report struct {
+	// Name is the kind of source, as in "shoot-file".
+	Name string
+	// Ref says which one: a path, or the name of an object.
+	Ref string
+	// Networks are the last good set, canonical and in order. Trouble never makes it smaller.
+	Networks []netip.Prefix
+	// Known reports that a good set has been read since the start.
+	Known bool
+	// Err is the trouble there is now, bad items included, or nil if the source is healthy.
+	Err error
+	// Warnings do not make a source unhealthy.
+	Warnings []string
+	// LastChange is when Networks last changed.
+	LastChange time.Time
+}
