@@ -131,3 +131,10 @@ func earlier(a, b netip.Addr) netip.Addr {
 	}
 	return b
 }
+
+// Overlaps reports whether some address of p is in the set.
+func (s Set) Overlaps(p netip.Prefix) bool {
+	last := netipx.PrefixLastIP(p)
+	i, _ := slices.BinarySearchFunc(s, p.Masked().Addr(), func(r netipx.IPRange, a netip.Addr) int { return r.To().Compare(a) })
+	return i < len(s) && !last.Less(s[i].From())
+}
