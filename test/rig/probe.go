@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -88,6 +89,18 @@ func (r *Rig) Probe(p Probe) Answer {
 	begin := time.Now()
 	from, err := p.carryOut(begin.Add(p.Timeout))
 	return Answer{From: from, Err: err, Took: time.Since(begin)}
+}
+
+// ProbeAll carries out probes at the same time, as most of them only wait, and returns the answers in the order of the
+// probes.
+func (r *Rig) ProbeAll(probes []Probe) []Answer {
+	answers := make([]Answer, len(probes))
+	var all sync.WaitGroup
+	for i, p := range probes {
+		all.Go(func() { answers[i] = r.Probe(p) })
+	}
+	all.Wait()
+	return answers
 }
 
 func (p Probe) carryOut(deadline time.Time) (string, error) {

@@ -51,13 +51,14 @@ func TestTunnelCarriesWhatIsRoutedIntoIt(t *testing.T) {
 	for round := range 3 {
 		r.TunnelUp()
 		r.ResetCounters()
-		for _, p := range everyWay(r) {
+		ways := everyWay(r)
+		for i, a := range r.ProbeAll(ways) {
 			want := rig.AnswerVPN
-			if p.Device == "eth0" {
+			if ways[i].Device == "eth0" {
 				want = rig.AnswerNet
 			}
-			if a := r.Probe(p); a.From != want {
-				t.Errorf("round %d: %v: got %v, want %s", round, p, a, want)
+			if a.From != want {
+				t.Errorf("round %d: %v: got %v, want %s", round, ways[i], a, want)
 			}
 		}
 		if got := r.VPNCount(); got.Packets == 0 {
