@@ -115,3 +115,11 @@ type Translation struct {
 	// Rule is the rule as the firewall saved it, for explanations.
 	Rule string
 }
+
+// Except returns the prefixes of the other family, in their order.
+func Except(prefixes []netip.Prefix, f Family) []netip.Prefix {
+	if f == IPv4 {
+		return Only(prefixes, IPv6)
+	}
+	return Only(prefixes, IPv4)
+}

@@ -36,11 +36,11 @@ func ParsePrefix(s string) (p netip.Prefix, warning string, err error) {
 	s = strings.TrimFunc(s, blank)
 	written, err := parse(s)
 	if err != nil {
-		return netip.Prefix{}, "", fmt.Errorf("%s: %w", quote(s), err)
+		return netip.Prefix{}, "", &InvalidNetworkError{s, err}
 	}
 	p, warning = canonical(written)
 	if err := refuse(p); err != nil {
-		return netip.Prefix{}, "", fmt.Errorf("%s: %w", quote(s), err)
+		return netip.Prefix{}, "", &InvalidNetworkError{s, err}
 	}
 	return p, warning, nil
 }

@@ -6,6 +6,7 @@ package routes
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/routefence/routefence/policy"
 )
@@ -171,6 +172,22 @@ func (s State) Adopted() []netip.Prefix {
 	for _, r := range s.Routes {
 		if r.Ours() && r.Type == Blackhole {
 			out = append(out, r.Dst)
+		}
+	}
+	return out
+}
+
+// DefaultLinks returns the names of the interfaces that default routes of table main leave by.
+func (s State) DefaultLinks() []string {
+	var out []string
+	for _, r := range s.Routes {
+		if r.Table != TableMain || r.Type != Unicast || r.Dst.Bits() != 0 {
+			continue
+		}
+		for _, h := range r.Hops {
+			if l, ok := s.Link(h.Link); ok && !slices.Contains(out, l.Name) {
+				out = append(out, l.Name)
+			}
 		}
 	}
 	return out

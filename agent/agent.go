@@ -1,0 +1,150 @@
+// Package agent keeps the fence standing: it turns every reason to look into one pass over the kernel, and what the pass
+// read back into the state that everything else reports.
+//
+// It knows the kernel and the sources by small interfaces only, and decides nothing itself that a pure package can decide.
+package agent
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/routefence/routefence/firewall"
+	"github.com/routefence/routefence/policy"
+	"github.com/routefence/routefence/routes"
+	"github.com/routefence/routefence/shoot"
+	"go.uber.org/zap"
+)
+
+// Routes is the kernel's routing.
+type Routes interface {
+	List() (routes.State, error)
+	Apply([]routes.Change) error
+}
+
+// Firewall is the kernel's packet filter.
+type Firewall interface {
+	List() (firewall.Snapshot, error)
+	Apply([]firewall.Change) error
+}
+
+// Source says what the node networks are.
+type Source interface {
+	Report() shoot.Report
+	// Run follows the source until ctx ends, and calls changed after each change of the report.
+	Run(ctx context.Context, changed func())
+}
+
+// Events tell that something in the kernel may have changed.
+type Events interface {
+	Run(ctx context.Context, wake func())
+}
+
+// Readiness is what /readyz waits for.
+type Readiness string
+
+const (
+	// WhenFenced is ready with the VPN down. It is the default, since a kube-apiserver pod that waits for the VPN can never become
+	// ready: the VPN's other end starts through that very API server.
+	WhenFenced Readiness = "fenced"
+	// WhenTunneled also wants every network to leave by a tunnel.
+	WhenTunneled Readiness = "tunneled"
+)
+
+// Translation says whether rewritings of node networks in nat OUTPUT are followed.
+type Translation string
+
+// The two choices for Translation.
+const (
+	FollowTranslation Translation = "auto"
+	IgnoreTranslation Translation = "off"
+)
+
+// Config is what the user chose.
+type Config struct {
+	Allow           []netip.Prefix
+	Fenced, Tunnels policy.Patterns
+	Translation     Translation
+	ReadyWhen       Readiness
+	// Resync is the longest time between two passes.
+	Resync time.Duration
+	// Passed is told how long each pass took.
+	Passed func(time.Duration)
+}
+
+// Agent owns the fence of one network namespace.
+type Agent struct {
+	Config
+	routes   Routes
+	firewall Firewall
+	sources  []Source
+	log      *zap.Logger
+
+	// wake holds at most one reason to look: ten thousand events are one pass.
+	wake  chan struct{}
+	state atomic.Pointer[State]
+
+	// memory is touched by the goroutine that runs passes alone.
+	memory memory
+}
+
+// New returns an agent that has not looked yet.
+func New(c Config, r Routes, f Firewall, sources []Source, log *zap.Logger) *Agent {
+	a := &Agent{Config: c, routes: r, firewall: f, sources: sources, log: log, wake: make(chan struct{}, 1)}
+	a.state.Store(&State{Document: Document{Phase: Pending, ReadyWhen: c.ReadyWhen, Reason: NotVerified,
+		Message: "the kernel has not been read yet"}, resync: c.Resync})
+	return a
+}
+
+// State returns what the last pass found. The value is not changed afterwards.
+func (a *Agent) State() *State { return a.state.Load() }
+
+// Wake asks for a pass soon. It never blocks.
+func (a *Agent) Wake() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run makes a first pass at once, before any source is followed, and then one pass for every wake-up and at least one every
+// Resync, until ctx ends. What stands in the kernel stays when it returns.
+func (a *Agent) Run(ctx context.Context, events ...Events) {
+	a.Pass()
+	var running sync.WaitGroup
+	for _, e := range events {
+		running.Go(func() { e.Run(ctx, a.Wake) })
+	}
+	for _, s := range a.sources {
+		running.Go(func() { s.Run(ctx, a.Wake) })
+	}
+	// What changed between the first pass and the subscriptions has woken nobody.
+	a.Wake()
+	for a.wait(ctx) {
+		a.Pass()
+	}
+	running.Wait()
+}
+
+// wait returns true when the next pass is due, false when ctx has ended.
+func (a *Agent) wait(ctx context.Context) bool {
+	gap, limit := a.memory.pace(a.Resync)
+	rest := time.NewTimer(gap)
+	defer rest.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-rest.C:
+	}
+	due := time.NewTimer(limit)
+	defer due.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-a.wake:
+	case <-due.C:
+	}
+	return true
+}

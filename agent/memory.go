@@ -1,0 +1,66 @@
+package agent
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/routefence/routefence/policy"
+)
+
+// memory is what one pass leaves for the next.
+type memory struct {
+	// adopted is the fence that an earlier process left, nil before the first look. It stands in for sources that have not
+	// said anything yet.
+	adopted   []netip.Prefix
+	looked    bool
+	started   bool
+	inPlace   bool
+	last      wanted
+	repairs   Repairs
+	verified  time.Time
+	duration  time.Duration
+	unsettled int
+	failing   int
+	told      string
+	errText   string
+}
+
+// wanted is all that decides what the fence looks like besides the kernel itself.
+type wanted struct {
+	policy       policy.Policy
+	translations []policy.Translation
+}
+
+func (w wanted) equal(o wanted) bool {
+	return slices.Equal(w.policy.Networks, o.policy.Networks) && slices.Equal(w.policy.Allow, o.policy.Allow) &&
+		slices.Equal(w.translations, o.translations)
+}
+
+const (
+	// minGap lets a burst of events become one pass.
+	minGap = 5 * time.Millisecond
+	// maxGap is how slow repairing gets at most while another program keeps undoing it.
+	maxGap = time.Second
+	// retryFirst is the first wait after a pass that could not read or write the kernel.
+	retryFirst = 100 * time.Millisecond
+	// translationPoll is how soon a blocked network is looked at again: legacy nat rules make no event, and the VPN's
+	// containers add theirs after the fence is up.
+	translationPoll = time.Second
+)
+
+// pace returns how long to rest before the next pass whatever happens, and how long to wait for a wake-up after that.
+//
+// The rest is at least as long as the last pass took, so that a storm of events costs half a CPU at most. It doubles with every
+// pass in a row that had to write: two programs that both want their jump first must not fight in a tight loop.
+func (m *memory) pace(resync time.Duration) (gap, limit time.Duration) {
+	gap = max(minGap, min(m.duration, maxGap))
+	if m.unsettled > 1 {
+		gap = max(gap, min(minGap<<min(m.unsettled, 20), maxGap))
+	}
+	limit = resync
+	if m.failing > 0 {
+		limit = min(resync, retryFirst<<min(m.failing-1, 20))
+	}
+	return gap, limit
+}

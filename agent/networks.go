@@ -1,0 +1,69 @@
+package agent
+
+import (
+	"net/netip"
+
+	"github.com/routefence/routefence/policy"
+	"github.com/routefence/routefence/ranges"
+	"github.com/routefence/routefence/shoot"
+)
+
+// kernelSource names networks that no source has confirmed yet but that an earlier process fenced.
+const kernelSource = "kernel"
+
+// union returns the networks of all sources. As long as one source has not been read since the start, what the kernel already
+// fences counts too: a restart while the source is away must not open anything.
+func union(reports []shoot.Report, adopted []netip.Prefix) []netip.Prefix {
+	var out []netip.Prefix
+	for _, r := range reports {
+		out = append(out, r.Networks...)
+	}
+	if !allKnown(reports) {
+		out = append(out, adopted...)
+	}
+	return out
+}
+
+func allKnown(reports []shoot.Report) bool {
+	for _, r := range reports {
+		if !r.Known {
+			return false
+		}
+	}
+	return true
+}
+
+// namers is who names which part of the networks.
+type namers []namer
+
+type namer struct {
+	name string
+	set  ranges.Set
+}
+
+func namersOf(reports []shoot.Report, adopted []netip.Prefix) namers {
+	var out namers
+	for _, r := range reports {
+		out = append(out, namer{r.Name, ranges.Of(r.Networks...)})
+	}
+	if !allKnown(reports) {
+		out = append(out, namer{kernelSource, ranges.Of(adopted...)})
+	}
+	return out
+}
+
+// of returns who names some part of a network.
+func (ns namers) of(n netip.Prefix) []string {
+	var out []string
+	for _, namer := range ns {
+		if namer.set.Overlaps(n) {
+			out = append(out, namer.name)
+		}
+	}
+	return out
+}
+
+// policyFor returns the policy that the reports ask for.
+func (a *Agent) policyFor(reports []shoot.Report) policy.Policy {
+	return policy.New(union(reports, a.memory.adopted), a.Allow, a.Fenced, a.Tunnels)
+}

@@ -1,0 +1,221 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/routefence/routefence/firewall"
+	"github.com/routefence/routefence/policy"
+	"github.com/routefence/routefence/routes"
+	"github.com/routefence/routefence/shoot"
+	"github.com/routefence/routefence/verdict"
+	"go.uber.org/zap"
+)
+
+// rounds is how often a pass writes and reads back before it leaves the rest to the next one.
+const rounds = 3
+
+// observation is the kernel as read back at one moment. A part that could not be read keeps its error; what is known of
+// that part is then nothing.
+type observation struct {
+	routes      routes.State
+	firewall    firewall.Snapshot
+	routesErr   error
+	firewallErr error
+}
+
+func (a *Agent) observe() observation {
+	var o observation
+	o.routes, o.routesErr = a.routes.List()
+	o.firewall, o.firewallErr = a.firewall.List()
+	return o
+}
+
+// plan is what a pass wants and what is missing of it.
+type plan struct {
+	wanted
+	// absent are the families without a protocol stack: no packet of theirs exists, so their networks need no fence.
+	absent    map[policy.Family]bool
+	routes    []routes.Change
+	firewall  []firewall.Change
+	degraded  []string
+	unguarded []string
+}
+
+// Pass reads the kernel, compares it with what the sources ask for, writes the difference, reads again, and publishes what it
+// then saw. It serves every cause alike: start, event, resync, retry. It must not run twice at a time.
+func (a *Agent) Pass() *State {
+	start := time.Now()
+	reports := make([]shoot.Report, len(a.sources))
+	for i, s := range a.sources {
+		reports[i] = s.Report()
+	}
+	o := a.observe()
+	a.adopt(o)
+	p := a.plan(reports, o)
+	var applyErr error
+	wrote := false
+	for range rounds {
+		if len(p.routes)+len(p.firewall) == 0 {
+			break
+		}
+		wrote = true
+		a.count(p)
+		applyErr = a.apply(p)
+		o = a.observe()
+		p = a.plan(reports, o)
+		if applyErr != nil {
+			break
+		}
+	}
+	s := a.conclude(reports, o, p, applyErr)
+	a.remember(s, p, wrote, time.Since(start))
+	a.Passed(a.memory.duration)
+	a.tell(s)
+	a.state.Store(s)
+	return s
+}
+
+// adopt takes over what an earlier process left, at the first look that succeeds.
+func (a *Agent) adopt(o observation) {
+	if a.memory.looked || o.routesErr != nil || o.firewallErr != nil {
+		return
+	}
+	a.memory.looked = true
+	a.memory.adopted = append(o.routes.Adopted(), o.firewall.Adopted()...)
+	if len(a.memory.adopted) > 0 {
+		a.log.Info("found a standing fence", zap.Int("networks", len(policy.New(a.memory.adopted, nil, nil, nil).Networks)))
+	}
+}
+
+// plan compares the kernel with what is wanted. Without any known network nothing is wanted and nothing is written either: no
+// source ever positively names an empty set, so what stands may be all there is.
+func (a *Agent) plan(reports []shoot.Report, o observation) plan {
+	p := plan{absent: o.firewall.Absent}
+	p.policy = a.policyFor(reports)
+	if len(p.policy.Networks) == 0 || o.routesErr != nil && o.firewallErr != nil {
+		return p
+	}
+	p.policy.Fenced = withNames(p.policy, o.routes)
+	if a.Translation == FollowTranslation {
+		p.translations = o.firewall.Translations(p.policy)
+	}
+	possible := without(p.policy, p.absent)
+	if o.routesErr == nil {
+		p.routes = routes.Diff(routes.Desired(possible, p.translations, o.routes), o.routes)
+		p.unguarded = unguarded(p.policy, o.routes)
+	}
+	if o.firewallErr == nil {
+		rules := firewall.Desired(possible, a.options(p, o))
+		p.firewall = firewall.Diff(rules, o.firewall)
+		p.degraded = rules.Degraded
+	}
+	return p
+}
+
+func (a *Agent) options(p plan, o observation) firewall.Options {
+	out := firewall.Options{Lacks: o.firewall.Lacks, Translations: p.translations}
+	for _, l := range o.routes.Links {
+		out.Links = append(out.Links, l.Name)
+		for _, addr := range l.Addrs {
+			out.Local = append(out.Local, netip.PrefixFrom(addr, addr.BitLen()))
+		}
+	}
+	return out
+}
+
+// withNames adds to the fence patterns the links that are fenced by their group although no pattern names them any more.
+func withNames(p policy.Policy, s routes.State) policy.Patterns {
+	out := p.Fenced
+	for _, l := range s.Fenced(p) {
+		if p.Role(l.Name) != policy.Fenced {
+			out = append(out[:len(out):len(out)], l.Name)
+		}
+	}
+	return out
+}
+
+// without returns the policy less the networks of absent families.
+func without(p policy.Policy, absent map[policy.Family]bool) policy.Policy {
+	for f, gone := range absent {
+		if gone {
+			p.Networks, p.Allow = policy.Except(p.Networks, f), policy.Except(p.Allow, f)
+		}
+	}
+	return p
+}
+
+// unguarded says what keeps the fence from guarding anything although its rules stand: no interface that it names, or a default
+// route by one that it does not name (FR-20: a rule for eth0 goes quiet when eth0 is renamed).
+func unguarded(p policy.Policy, s routes.State) []string {
+	var out []string
+	if len(s.Fenced(p)) == 0 {
+		out = append(out, fmt.Sprintf("no interface matches --fence-interfaces=%s", p.Fenced))
+	}
+	for _, name := range s.DefaultLinks() {
+		if p.Role(name) == policy.Other {
+			out = append(out, fmt.Sprintf("the default route leaves by %s, which is neither in --fence-interfaces nor in --tunnel-interfaces", name))
+		}
+	}
+	return out
+}
+
+// apply writes. The routes go first on the way in, and the firewall goes last on the way out: that is one order.
+func (a *Agent) apply(p plan) error {
+	var errs []error
+	if len(p.routes) > 0 {
+		logChanges(a.log, "routes", p.routes)
+		if err := a.routes.Apply(p.routes); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(p.firewall) > 0 {
+		logChanges(a.log, "firewall", p.firewall)
+		if err := a.firewall.Apply(p.firewall); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// count notes a repair: something is missing that stood, and nobody asked for anything else.
+func (a *Agent) count(p plan) {
+	if !a.memory.inPlace || !a.memory.last.equal(p.wanted) {
+		return
+	}
+	if len(p.routes) > 0 {
+		a.memory.repairs.Routes++
+	}
+	if len(p.firewall) > 0 {
+		a.memory.repairs.Firewall++
+	}
+}
+
+func (a *Agent) remember(s *State, p plan, wrote bool, took time.Duration) {
+	m := &a.memory
+	m.inPlace = s.inPlace
+	m.last = p.wanted
+	m.duration = took
+	m.started = m.started || s.inPlace
+	s.started = m.started
+	if wrote {
+		m.unsettled++
+	} else {
+		m.unsettled = 0
+	}
+	if s.err != nil {
+		m.failing++
+	} else {
+		m.failing = 0
+	}
+}
+
+// verdicts asks what happens to the networks, if there is anything to go by.
+func (p plan) verdicts(o observation) []verdict.Network {
+	if o.routesErr != nil || o.firewallErr != nil {
+		return nil
+	}
+	return verdict.Of(p.policy, p.translations, o.routes, o.firewall)
+}

@@ -1,0 +1,25 @@
+package firewall
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Adopted returns the node networks that the rules in the kernel are for: what an earlier process of ours left standing.
+func (s Snapshot) Adopted() []netip.Prefix {
+	var out []netip.Prefix
+	for table, chains := range s.Tables {
+		if table.Name != "filter" {
+			continue // mangle also holds what node networks are translated to
+		}
+		for _, r := range chains[ChainName].Rules {
+			if r.Owned() && slices.Contains([]string{"REJECT", "DROP"}, r.Target) && r.Dst.Prefix.IsValid() {
+				out = append(out, r.Dst.Prefix)
+			}
+		}
+	}
+	for _, members := range s.Sets {
+		out = append(out, members...)
+	}
+	return out
+}

@@ -1,0 +1,106 @@
+package verdict
+
+import (
+	"net/netip"
+	"sort"
+
+	"github.com/routefence/routefence/policy"
+	"github.com/routefence/routefence/ranges"
+	"go4.org/netipx"
+)
+
+// split deals the aspects out to the networks, which are sorted and disjoint. Each aspect is gone through once, so ten thousand
+// networks under one blackhole cost ten thousand steps, not their square.
+func split(networks []netip.Prefix, aspects []aspect) [][]aspect {
+	out := make([][]aspect, len(networks))
+	for _, a := range aspects {
+		last := -1
+		for _, r := range a.to {
+			i := sort.Search(len(networks), func(i int) bool { return !netipx.PrefixLastIP(networks[i]).Less(r.From()) })
+			for ; i < len(networks) && !r.To().Less(networks[i].Addr()); i++ {
+				if i != last {
+					piece := a
+					piece.to = nil
+					out[i] = append(out[i], piece)
+					last = i
+				}
+				p := &out[i][len(out[i])-1]
+				p.to = append(p.to, clip(r, networks[i]))
+			}
+		}
+	}
+	return out
+}
+
+func clip(r netipx.IPRange, p netip.Prefix) netipx.IPRange {
+	from, to := r.From(), r.To()
+	if from.Less(p.Addr()) {
+		from = p.Addr()
+	}
+	if last := netipx.PrefixLastIP(p); last.Less(to) {
+		to = last
+	}
+	return netipx.IPRangeFrom(from, to)
+}
+
+// translate replaces, for networks that nat OUTPUT rewrites, what happens to the original address by what happens to the
+// translated one: that is the address which is really dialled. What leaks without translation still counts.
+func (j join) translate(aspects []aspect, all ranges.Set, translations []policy.Translation) []aspect {
+	for _, t := range translations {
+		from := ranges.Of(t.From).Intersect(all)
+		if policy.FamilyOf(t.From) != j.family || from.Empty() {
+			continue
+		}
+		var out []aspect
+		for _, a := range aspects {
+			if a.state == Blocked || a.state == Tunneled {
+				a.to = a.to.Minus(from)
+			}
+			if !a.to.Empty() {
+				out = append(out, a)
+			}
+		}
+		for _, a := range j.aspects(ranges.Of(image(t.From, t))) {
+			a.to = preimage(a.to, t).Intersect(from)
+			a.cause = "translated to " + t.To.String() + ": " + a.cause
+			if !a.to.Empty() {
+				out = append(out, a)
+			}
+		}
+		aspects = out
+	}
+	return aspects
+}
+
+// image returns what a translation makes of its part of a network. NETMAP keeps the host bits; with any other
+// target every address may become any of To.
+func image(n netip.Prefix, t policy.Translation) netip.Prefix {
+	if n.Bits() <= t.From.Bits() || t.From.Bits() != t.To.Bits() {
+		return t.To
+	}
+	return netip.PrefixFrom(move(n.Addr(), t.From, t.To), n.Bits()).Masked()
+}
+
+// preimage returns the addresses that a translation may turn into those of to.
+func preimage(to ranges.Set, t policy.Translation) ranges.Set {
+	if t.From.Bits() != t.To.Bits() {
+		return ranges.Of(t.From)
+	}
+	var out []netip.Prefix
+	for _, p := range to.Prefixes() {
+		out = append(out, netip.PrefixFrom(move(p.Addr(), t.To, t.From), p.Bits()))
+	}
+	return ranges.Of(out...)
+}
+
+// move carries an address from one prefix into another of the same length, keeping its host bits.
+func move(a netip.Addr, from, to netip.Prefix) netip.Addr {
+	host, network := a.AsSlice(), to.Addr().AsSlice()
+	for i := range host {
+		bits := min(max(from.Bits()-8*i, 0), 8)
+		mask := byte(0xff << (8 - bits))
+		host[i] = network[i]&mask | host[i]&^mask
+	}
+	moved, _ := netip.AddrFromSlice(host)
+	return moved
+}
