@@ -1,9 +1,32 @@
 package firewall
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/routefence/routefence/policy"
+	"github.com/routefence/routefence/ranges"
+)
+
+// SetThreshold is the number of networks of a family above which the rules use an IP set. Plain rules cost every packet a
+// walk through all of them.
+const SetThreshold = 64
+
+// SetCapacity is the maxelem of our sets; the default of 65536 is too close to what a large policy may hold.
+const SetCapacity = 1 << 20
+
+// SetNames are the names of our sets. An IP set holds one family only.
+var SetNames = map[policy.Family]string{policy.IPv4: "ROUTEFENCE4", policy.IPv6: "ROUTEFENCE6"}
+
+// The comments mark our rules, for people and for Rule.Owned.
+const (
+	commentMark       = "routefence"
+	commentNetwork    = "routefence: node network"
+	commentTranslated = "routefence: translated"
+	commentAllowed    = "routefence: allowed"
+	commentOwn        = "routefence: own address"
+	commentExempt     = "routefence: not fenced"
 )
 
 // Options is what the rules depend on besides the policy.
@@ -12,7 +35,7 @@ type Options struct {
 	Lacks map[policy.Family]Lacks
 	// Translations are the rewritings of node addresses in nat OUTPUT, nil with --translation=off.
 	Translations []policy.Translation
-	// Local are the pod's own addresses. Those inside a translated network stay reachable by lo.
+	// Local are the pod's own addresses. Those inside a node network stay reachable by lo when the network is translated.
 	Local []netip.Prefix
 	// Links are the names of the present links. iptables knows exact names and prefixes only; a shell pattern of another
 	// form stands for those present links that match it, so the rules must be computed again when a link appears.
@@ -22,7 +45,7 @@ type Options struct {
 // Ruleset is what a policy needs in the kernel. Families without networks are not in it.
 type Ruleset struct {
 	Fences []Fence
-	// Sets are the IP sets that the rules refer to.
+	// Sets are the members of the IP sets that the rules refer to, sorted.
 	Sets map[string][]netip.Prefix
 	// Degraded says in words what the kernel's lacks cost.
 	Degraded []string
@@ -35,23 +58,213 @@ type Fence struct {
 	Bases []string
 	// Rules are the rules at the head of our chain.
 	Rules []Rule
+	// Uncommented says that neither rules nor jumps can carry our mark.
+	Uncommented bool
 }
 
 // Desired returns the rules that a policy needs.
-func Desired(p policy.Policy, o Options) Ruleset { return Ruleset{} }
+func Desired(p policy.Policy, o Options) Ruleset {
+	out := Ruleset{Sets: map[string][]netip.Prefix{}}
+	for _, f := range policy.Families {
+		if len(policy.Only(p.Networks, f)) == 0 {
+			continue
+		}
+		d := newDesign(p, o, f)
+		if d.set != "" {
+			out.Sets[d.set] = setMembers(d.networks)
+		}
+		out.Fences = append(out.Fences,
+			d.fence("filter", []string{"OUTPUT", "FORWARD"}, d.filter()),
+			d.fence("mangle", []string{"POSTROUTING"}, d.mangle()))
+		out.Degraded = append(out.Degraded, d.degraded()...)
+	}
+	return out
+}
 
-// Diff returns the changes that lead from what the kernel has to what is wanted, in the order in which to apply them. It is
-// empty if everything is in place, which means: our rules are exactly the head of our chains, the jumps are the first rules
-// of their base chains, the sets are equal, and nothing of ours is left where it does not belong.
-func Diff(want Ruleset, have Snapshot) []Change { return nil }
+// design is the policy as one family's rules see it.
+type design struct {
+	family   policy.Family
+	lacks    Lacks
+	networks []netip.Prefix
+	allow    []netip.Prefix
+	// set is the name of the set that stands for the networks, or "".
+	set string
+	// from and to are the two sides of the translations, own the pod's addresses inside the networks.
+	from, to, own []netip.Prefix
+	// fenced and exempt are interface names as iptables writes them.
+	fenced, exempt []string
+}
 
-// Remove returns the changes that take all that is ours away.
-func Remove(have Snapshot) []Change { return nil }
+func newDesign(p policy.Policy, o Options, f policy.Family) design {
+	d := design{
+		family:   f,
+		lacks:    o.Lacks[f],
+		networks: policy.Only(p.Networks, f),
+		allow:    policy.Only(p.Allow, f),
+	}
+	if len(d.networks) > SetThreshold && !d.lacks.Sets {
+		d.set = SetNames[f]
+	}
+	var from, to []netip.Prefix
+	for _, t := range o.Translations {
+		from, to = append(from, t.From), append(to, t.To)
+	}
+	networks := ranges.Of(d.networks...)
+	d.from = ranges.Of(policy.Only(from, f)...).Intersect(networks).Prefixes()
+	d.to = ranges.Of(policy.Only(to, f)...).Minus(networks).Prefixes()
+	d.own = ranges.Of(policy.Only(o.Local, f)...).Intersect(networks).Prefixes()
+	d.fenced, d.exempt = interfaceNames(p, o.Links)
+	return d
+}
 
-// ParseSave reads the output of iptables-save -c.
-func ParseSave(f policy.Family, saved []byte) (Tables, error) { return nil, nil }
+func (d design) fence(table string, bases []string, rules []Rule) Fence {
+	if d.lacks.Comment {
+		for i := range rules {
+			rules[i].Comment = ""
+		}
+	}
+	return Fence{Table{d.family, table}, bases, rules, d.lacks.Comment}
+}
 
-// SetCapacity is the maxelem of our sets.
-const SetCapacity = 1 << 20
+// filter returns our chain in table filter. The order matters: what stays reachable comes before what does not.
+func (d design) filter() []Rule {
+	rules := d.pass()
+	if len(d.from) > 0 {
+		if !d.lacks.Conntrack {
+			// filter OUTPUT sees the interface that was chosen for the address before nat OUTPUT rewrote it. Of a rewritten
+			// packet it cannot judge; mangle POSTROUTING can.
+			rules = append(rules, Rule{CtState: "DNAT", Target: "RETURN", Comment: commentTranslated})
+		}
+		rules = append(rules, d.sinks()...)
+	}
+	rules = append(rules, d.exemptions()...)
+	for _, name := range d.fenced {
+		for _, r := range d.destinations() {
+			r.Out.Name, r.Comment = name, commentNetwork
+			rules = append(rules, d.reject(r)...)
+		}
+	}
+	return rules
+}
 
-const commentMark = "routefence"
+// sinks refuses what the routes of a translated network sent to lo, so that nat could see it, and what no rule translated.
+// Without them it would be delivered to the pod itself.
+func (d design) sinks() []Rule {
+	var rules []Rule
+	for _, own := range d.own {
+		rules = append(rules, Rule{
+			Out: Interface{Name: "lo"}, Dst: network(own), Target: "RETURN", Comment: commentOwn})
+	}
+	targets := prefixRules(d.from)
+	if d.set != "" {
+		targets = d.destinations()
+	}
+	for _, r := range targets {
+		r.Out.Name, r.Comment = "lo", commentTranslated
+		rules = append(rules, d.reject(r)...)
+	}
+	return rules
+}
+
+// mangle returns our chain in table mangle.
+func (d design) mangle() []Rule {
+	rules := append(d.pass(), d.exemptions()...)
+	for _, name := range d.fenced {
+		for _, r := range d.destinations() {
+			r.Out.Name, r.Comment, r.Target = name, commentNetwork, "DROP"
+			rules = append(rules, r)
+		}
+		for _, r := range prefixRules(d.to) {
+			r.Out.Name, r.Comment, r.Target = name, commentTranslated, "DROP"
+			rules = append(rules, r)
+		}
+	}
+	return rules
+}
+
+func (d design) pass() []Rule {
+	rules := prefixRules(d.allow)
+	for i := range rules {
+		rules[i].Target, rules[i].Comment = "RETURN", commentAllowed
+	}
+	return rules
+}
+
+func (d design) exemptions() []Rule {
+	var rules []Rule
+	for _, name := range d.exempt {
+		rules = append(rules, Rule{Out: Interface{Name: name}, Target: "RETURN", Comment: commentExempt})
+	}
+	return rules
+}
+
+// destinations returns a rule without target for each network, or the one for the set.
+func (d design) destinations() []Rule {
+	if d.set != "" {
+		return []Rule{{Set: d.set}}
+	}
+	return prefixRules(d.networks)
+}
+
+// reject completes a rule. TCP is reset, since a caller takes an ICMP error for a passing trouble and tries again for minutes.
+func (d design) reject(r Rule) []Rule {
+	if d.lacks.Reject {
+		r.Target = "DROP"
+		return []Rule{r}
+	}
+	r.Target = "REJECT"
+	tcp := r
+	tcp.Proto, tcp.RejectWith = "tcp", "tcp-reset"
+	r.RejectWith = "icmp-admin-prohibited"
+	if d.family == policy.IPv6 {
+		r.RejectWith = "icmp6-adm-prohibited"
+	}
+	return []Rule{tcp, r}
+}
+
+func (d design) degraded() []string {
+	var out []string
+	say := func(lacking bool, format string) {
+		if lacking {
+			out = append(out, d.family.String()+": "+format)
+		}
+	}
+	say(d.lacks.Reject, "no REJECT target, packets are dropped without an answer")
+	say(d.lacks.Comment, "no comment match, rules carry no mark")
+	say(d.lacks.Conntrack && len(d.from) > 0, "no conntrack match, translated packets may be refused in filter OUTPUT")
+	say(d.lacks.Sets && len(d.networks) > SetThreshold, fmt.Sprintf("no ipset, %d plain rules slow packets down", len(d.networks)))
+	return out
+}
+
+func prefixRules(prefixes []netip.Prefix) []Rule {
+	rules := make([]Rule, 0, len(prefixes))
+	for _, p := range prefixes {
+		rules = append(rules, Rule{Dst: network(p)})
+	}
+	return rules
+}
+
+// network asks for a prefix. /0 asks nothing, as iptables forgets it.
+func network(p netip.Prefix) Network {
+	if p.Bits() == 0 {
+		return Network{}
+	}
+	return Network{Prefix: p}
+}
+
+// setMembers returns what a hash:net set must hold. It cannot hold /0, which two adjacent networks can amount to.
+func setMembers(networks []netip.Prefix) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range networks {
+		if p.Bits() > 0 {
+			out = append(out, p)
+			continue
+		}
+		lower := netip.PrefixFrom(p.Addr(), 1)
+		upper := ranges.Of(p).Minus(ranges.Of(lower))
+		out = append(out, lower)
+		out = append(out, upper.Prefixes()...)
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return out
+}

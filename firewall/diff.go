@@ -1,0 +1,240 @@
+package firewall
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/routefence/routefence/policy"
+)
+
+// The comments of a jump remember, in the kernel itself, what did not exist before it: iptables-nft makes tables and base
+// chains on demand, and cleaning up must leave the ruleset as it was. Nobody else can tell after a restart.
+const (
+	commentJump      = "routefence"
+	commentMadeChain = "routefence: made chain"
+	commentMadeTable = "routefence: made table"
+)
+
+// Diff returns the changes that lead from what the kernel has to what is wanted, in the order in which to apply them. It is
+// empty if everything is in place, which means: our rules are exactly the head of our chains, the jumps are the first rules
+// of their base chains, the sets are equal, and nothing of ours is left where it does not belong.
+//
+// Order: members are added to sets before the rules that need them come, and deleted after the rules that needed them went;
+// our rules in the other backend go last. So an address that is fenced before and after is fenced all the time.
+func Diff(want Ruleset, have Snapshot) []Change {
+	grow, shrink := diffSets(want.Sets, have)
+	var restores, removals []Change
+	for _, fence := range want.Fences {
+		if lines := install(fence, have.Tables, have.Backend); len(lines) > 0 && have.writable(fence.Table) {
+			restores = append(restores, Restore{have.Backend, fence.Table, lines})
+		}
+	}
+	for _, table := range have.Tables.sorted() {
+		wanted := slices.ContainsFunc(want.Fences, func(f Fence) bool { return f.Table == table })
+		if !wanted && have.writable(table) {
+			removals = append(removals, remove(table, have.Tables, have.Backend)...)
+		}
+	}
+	for _, table := range have.Other.sorted() {
+		if have.writable(table) {
+			removals = append(removals, remove(table, have.Other, otherBackend(have.Backend))...)
+		}
+	}
+	removals = slices.DeleteFunc(removals, func(c Change) bool { _, remark := c.(Kept); return remark })
+	return slices.Concat(grow, restores, removals, shrink)
+}
+
+// writable reports whether anything is known about a table, so that changes can be computed for it.
+func (s Snapshot) writable(t Table) bool {
+	return s.Unread[t.Family] == nil && !s.Absent[t.Family] && !s.Incompatible[t]
+}
+
+func otherBackend(backend string) string {
+	if backend == NFT {
+		return Legacy
+	}
+	return NFT
+}
+
+// diffSets returns what must happen to the sets before the rules change, and what after.
+func diffSets(want map[string][]netip.Prefix, have Snapshot) (grow, shrink []Change) {
+	for _, f := range policy.Families {
+		name := SetNames[f]
+		wanted, needed := want[name]
+		members, exists := have.Sets[name]
+		if have.Unread[f] != nil || have.Absent[f] {
+			continue
+		}
+		if !needed {
+			if exists {
+				shrink = append(shrink, SetDestroy{f, name})
+			}
+			continue
+		}
+		add, remove := missing(wanted, members), missing(members, wanted)
+		if !exists || len(add) > 0 {
+			grow = append(grow, SetUpdate{Family: f, Name: name, Create: !exists, Add: add})
+		}
+		if len(remove) > 0 {
+			shrink = append(shrink, SetUpdate{Family: f, Name: name, Delete: remove})
+		}
+	}
+	return grow, shrink
+}
+
+// missing returns the prefixes of a that are not in b.
+func missing(a, b []netip.Prefix) []netip.Prefix {
+	in := make(map[netip.Prefix]bool, len(b))
+	for _, p := range b {
+		in[p] = true
+	}
+	var out []netip.Prefix
+	for _, p := range a {
+		if !in[p] {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// install returns the restore lines that put a fence in place, none if it is.
+func install(fence Fence, tables Tables, backend string) []string {
+	chains := tables[fence.Table]
+	ours := ownership(chains, fence)
+	lines := ownChain(fence, chains, ours)
+	for _, name := range sortedChains(chains) {
+		if name == ChainName || name == ProbeChain || slices.Contains(fence.Bases, name) {
+			continue
+		}
+		for _, r := range chains[name].Rules {
+			if r.Owned() {
+				lines = append(lines, "-D "+r.Text)
+			}
+		}
+	}
+	mark := newMark(fence.Table, tables, backend)
+	for _, base := range fence.Bases {
+		lines = append(lines, jumpFirst(base, chains[base].Rules, mark(base), fence.Uncommented)...)
+	}
+	if _, left := chains[ProbeChain]; left {
+		lines = append(lines, "-F "+ProbeChain, "-X "+ProbeChain)
+	}
+	return lines
+}
+
+// ownChain returns the lines that make our rules exactly the head of our chain. Foreign rules in it stay, behind ours, where
+// they cannot weaken them.
+func ownChain(fence Fence, chains map[string]Chain, ours func(Rule) bool) []string {
+	chain, exists := chains[ChainName]
+	var lines, foreign []string
+	for _, r := range chain.Rules {
+		if !ours(r) {
+			foreign = append(foreign, r.Text)
+		}
+	}
+	switch {
+	case !exists:
+		lines = append(lines, "-N "+ChainName)
+	case len(foreign)+len(fence.Rules) == len(chain.Rules) && startsWith(chain.Rules, fence.Rules):
+		return nil
+	case len(foreign) == 0:
+		lines = append(lines, "-F "+ChainName)
+	default:
+		for _, r := range chain.Rules {
+			if ours(r) {
+				lines = append(lines, "-D "+r.Text)
+			}
+		}
+		for i, r := range fence.Rules {
+			lines = append(lines, fmt.Sprintf("-I %s %d %s", ChainName, i+1, r.Spec()))
+		}
+		return lines
+	}
+	for _, r := range fence.Rules {
+		lines = append(lines, "-A "+ChainName+" "+r.Spec())
+	}
+	return lines
+}
+
+func startsWith(rules, head []Rule) bool {
+	return len(rules) >= len(head) && slices.EqualFunc(rules[:len(head)], head, Rule.Same)
+}
+
+// jumpFirst returns the lines that make our jump the first rule of a base chain, and the only one of its kind.
+func jumpFirst(base string, rules []Rule, mark string, uncommented bool) []string {
+	var jumps, lines []string
+	for _, r := range rules {
+		if isJump(r) || r.Owned() {
+			jumps = append(jumps, "-D "+r.Text)
+			mark = stronger(mark, r.Comment)
+		}
+	}
+	if len(jumps) == 1 && isJump(rules[0]) && (uncommented || rules[0].Owned()) {
+		return nil
+	}
+	jump := Rule{Target: ChainName, Comment: mark}
+	if uncommented {
+		jump.Comment = ""
+	}
+	lines = append(lines, jumps...)
+	return append(lines, fmt.Sprintf("-I %s 1 %s", base, jump.Spec()))
+}
+
+// isJump reports whether a rule sends every packet to our chain. One without a comment counts as ours as well: a kernel
+// without the comment match leaves us no other mark.
+func isJump(r Rule) bool {
+	return (r.Comment == "" || r.Owned()) && r.Same(Rule{Target: ChainName, Comment: r.Comment})
+}
+
+// newMark returns a function from base chains to the comment that a new jump in them must carry.
+func newMark(table Table, tables Tables, backend string) func(base string) string {
+	return func(base string) string {
+		chains, exists := tables[table]
+		switch _, present := chains[base]; {
+		case backend != NFT || present:
+			// The tables of the legacy backend come with all of their base chains and cannot be unloaded.
+			return commentJump
+		case exists:
+			return commentMadeChain
+		}
+		return commentMadeTable
+	}
+}
+
+// stronger returns the mark that remembers more: a jump that is set anew inherits what the old one knew.
+func stronger(a, b string) string {
+	if a == commentMadeTable || b == commentMadeTable {
+		return commentMadeTable
+	}
+	if a == commentMadeChain || b == commentMadeChain {
+		return commentMadeChain
+	}
+	return a
+}
+
+// ownership returns how to tell our rules from foreign ones inside our chain: by comment. A kernel without the comment match
+// leaves only their form; a bare jump, or a fence that has no comments, shows that it is such a kernel.
+func ownership(chains map[string]Chain, fence Fence) func(Rule) bool {
+	bare := fence.Uncommented
+	for _, chain := range chains {
+		bare = bare || slices.ContainsFunc(chain.Rules, func(r Rule) bool { return isJump(r) && r.Comment == "" })
+	}
+	commented := slices.ContainsFunc(chains[ChainName].Rules, Rule.Owned)
+	return func(r Rule) bool { return r.Owned() || bare && !commented && ownForm(r) }
+}
+
+func ownForm(r Rule) bool {
+	return r.Comment == "" && r.Unknown == "" && r.In == Interface{} && r.Src == Network{} && !r.Dst.Not && !r.Goto &&
+		slices.Contains([]string{"DROP", "REJECT", "RETURN"}, r.Target)
+}
+
+func sortedChains(chains map[string]Chain) []string {
+	var names []string
+	for name := range chains {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, strings.Compare)
+	return names
+}
