@@ -30,8 +30,8 @@ type Path struct {
 	// Only names the rule or route that sends just some packets this way (those with a firewall mark, a source, ...); ""
 	// where all packets that no such rule takes go this way.
 	Only string
-	// Cause is the rule or route that decides.
-	Cause string
+	// Rule is the rule that led here, Cause the route or rule that decides.
+	Rule, Cause string
 	// Own says that a blackhole of ours decides.
 	Own bool
 }
@@ -108,7 +108,7 @@ func (w *walk) apply(r Rule, match ranges.Set, only string) ranges.Set {
 	case ActNop:
 		return nil
 	}
-	w.paths = append(w.paths, Path{To: match, Fate: Nowhere, Only: only, Cause: "rule " + r.String()})
+	w.paths = append(w.paths, Path{To: match, Fate: Nowhere, Only: only, Rule: r.String(), Cause: "rule " + r.String()})
 	return match
 }
 
@@ -159,6 +159,12 @@ func (w *walk) emit(r Rule, h hit, only string) bool {
 		w.shadow(r, h)
 		return false
 	}
+	before := len(w.paths)
+	defer func() {
+		for i := range w.paths[before:] {
+			w.paths[before+i].Rule = r.String()
+		}
+	}()
 	for i, route := range h.routes {
 		if i > 0 && only == "" {
 			only = "equal route " + w.s.Describe(*route)
