@@ -24,9 +24,9 @@ func (c Count) minus(d Count) Count {
 	return Count{c.Packets - d.Packets, c.Neighbour - d.Neighbour, c.Translated - d.Translated}
 }
 
-// counter is a set of nft counters in one namespace. They count in the kernel, so they miss nothing under load, as a
+// Counter is a set of nft counters in one namespace. They count in the kernel, so they miss nothing under load, as a
 // packet socket would.
-type counter struct {
+type Counter struct {
 	at   *Namespace
 	zero Count
 }
@@ -65,31 +65,34 @@ func mask(whole, rest int) string {
 
 const namedCounters = "counter to_nodes {\n}\ncounter asked_for {\n}\ncounter to_translated {\n}\n"
 
-// setSeedCounter counts at the very entry of the pod's link into the seed network, before anything could drop. A device
-// that was deleted takes its chain along, so this may be called again; the counts stay.
-func (r *Rig) setSeedCounter() {
+// CountEntry counts what enters the namespace by a device, before anything could drop it. A device that was deleted takes
+// its chain along, so this may be called again for a new one; the counters go on from where they were. There is one
+// Counter to a namespace.
+func (n *Namespace) CountEntry(device string, networks []netip.Prefix) *Counter {
+	n.lab.t.Helper()
 	var arp strings.Builder
-	for _, p := range r.networks {
+	for _, p := range networks {
 		if p.Addr().Is4() {
 			fmt.Fprintf(&arp, "arp daddr ip %s counter name asked_for\n", p)
 		}
 	}
-	r.Net.Feed("table netdev rf_count {\n"+namedCounters+
-		"chain in {\ntype filter hook ingress device \"cali0\" priority -500\n"+
-		arp.String()+rulesFor(r.networks)+"}\n}\n", "nft -f -")
-	r.seed.at = r.Net
+	n.Feed("table netdev rf_count {\n"+namedCounters+
+		"chain in {\ntype filter hook ingress device \""+device+"\" priority -500\n"+
+		arp.String()+rulesFor(networks)+"}\n}\n", "nft -f -")
+	return &Counter{at: n}
 }
 
-// setFarCounter counts what comes out of any tunnel. Those devices come and go, so it counts at prerouting.
-func (r *Rig) setFarCounter() {
-	r.VPN.Feed("table inet rf_count {\n"+namedCounters+
+// countTunnels counts what comes out of any device but lo. Tunnels come and go, so it counts at prerouting.
+func (n *Namespace) countTunnels(networks []netip.Prefix) *Counter {
+	n.lab.t.Helper()
+	n.Feed("table inet rf_count {\n"+namedCounters+
 		"chain in {\ntype filter hook prerouting priority -450\niifname \"lo\" accept\n"+
-		rulesFor(r.networks)+"}\n}\n", "nft -f -")
-	r.far.at = r.VPN
+		rulesFor(networks)+"}\n}\n", "nft -f -")
+	return &Counter{at: n}
 }
 
 // total reads the counters.
-func (c counter) total() Count {
+func (c *Counter) total() Count {
 	c.at.lab.t.Helper()
 	var listing struct {
 		Nftables []struct {
@@ -117,22 +120,33 @@ func (c counter) total() Count {
 	return sum
 }
 
-func (c counter) read() Count { return c.total().minus(c.zero) }
+// Read returns what was counted since the last Reset.
+func (c *Counter) Read() Count {
+	c.at.lab.t.Helper()
+	return c.total().minus(c.zero)
+}
+
+// Reset starts counting at zero again.
+func (c *Counter) Reset() {
+	c.at.lab.t.Helper()
+	c.zero = c.total()
+}
 
 // SeedCount is what the pod sent towards node networks over the seed network: the leak.
 func (r *Rig) SeedCount() Count {
 	r.t.Helper()
-	return r.seed.read()
+	return r.seed.Read()
 }
 
 // VPNCount is what came out of the tunnels.
 func (r *Rig) VPNCount() Count {
 	r.t.Helper()
-	return r.far.read()
+	return r.far.Read()
 }
 
 // ResetCounters starts counting at zero again, on both sides.
 func (r *Rig) ResetCounters() {
 	r.t.Helper()
-	r.seed.zero, r.far.zero = r.seed.total(), r.far.total()
+	r.seed.Reset()
+	r.far.Reset()
 }

@@ -49,8 +49,8 @@ type Rig struct {
 
 	networks []netip.Prefix
 	tunnels  int
-	seed     counter
-	far      counter
+	seed     *Counter
+	far      *Counter
 }
 
 // New builds a rig which ends with the test. The tunnel is down.
@@ -66,7 +66,7 @@ func New(t T, o Options) *Rig {
 	r.ownNodes(r.Net)
 	r.ownNodes(r.VPN)
 	r.LinkPod()
-	r.setFarCounter()
+	r.far = r.VPN.countTunnels(r.networks)
 	if o.Forwarding {
 		r.addClient()
 	}
@@ -118,7 +118,9 @@ func (r *Rig) LinkPod() {
 		"route add default via 169.254.1.1 dev eth0",
 		"route add default via fe80::1 dev eth0",
 	)
-	r.setSeedCounter()
+	if again := r.Net.CountEntry("cali0", r.networks); r.seed == nil {
+		r.seed = again // else the old one goes on, with its zero
+	}
 	if r.Client != nil {
 		r.routeClient()
 	}
