@@ -13,7 +13,7 @@ import (
 // Accept is the rule for believing a source. It returns what holds once next has been read while last held, and what is
 // wrong with next, if anything. Networks that next adds always count. Networks of last go only if next is a positive and
 // complete statement: it names some network, every item of it was understood, its end is there, and no field that named
-// networks of the same objects has gone. Else what holds is the union of both. A zero last means that nothing is known.
+// networks of the same objects has gone, nor the field that stood last in one of them. Else what holds is the union of both. A zero last means that nothing is known.
 //
 // The first return value is the last of the next call.
 func Accept(last, next Reading) (Reading, error) {
@@ -35,7 +35,7 @@ func Accept(last, next Reading) (Reading, error) {
 }
 
 // Merge returns last with the networks of next added. Its fields stay those of last, the last complete statement: what only
-// an incomplete one said may go without a trace.
+// an incomplete one said may go again.
 func Merge(last, next Reading) Reading {
 	out := next
 	out.Networks = slices.Clone(last.Networks)
@@ -49,6 +49,7 @@ func Merge(last, next Reading) Reading {
 		}
 	}
 	out.Fields = last.Fields
+	out.shape = last.shape
 	return out
 }
 
@@ -69,6 +70,9 @@ func incomplete(last, next Reading) string {
 		if f.Path != "" && !slices.Contains(next.Fields, f) {
 			return fmt.Sprintf("%s of %s named networks before and is gone, so the rest may be missing", f.Path, f.Object)
 		}
+	}
+	if f, gone := next.shape.missesEndOf(last.shape); gone {
+		return fmt.Sprintf("%s was the last field of %s and is gone, so the rest may be missing", f.Path, f.Object)
 	}
 	return ""
 }

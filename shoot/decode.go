@@ -33,6 +33,7 @@ func Decode(data []byte) (Reading, error) {
 		return c.reading()
 	}
 	documents, err := parse(text)
+	c.uncut = inFlowStyle(text)
 	if err != nil {
 		return Reading{}, fmt.Errorf("neither YAML, JSON nor a list of networks: %w", err)
 	}
@@ -40,7 +41,7 @@ func Decode(data []byte) (Reading, error) {
 		c.document(d)
 	}
 	r, err := c.reading()
-	r.Truncated = err == nil && c.objects > 0 && !inFlowStyle(text) && text[len(text)-1] != '\n'
+	r.Truncated = err == nil && c.objects > 0 && !c.uncut && text[len(text)-1] != '\n'
 	return r, err
 }
 
@@ -76,17 +77,27 @@ func inFlowStyle(text []byte) bool {
 // parse returns the documents of a JSON or YAML stream. JSON goes first as it is exact: YAML 1.1 stumbles over some of it.
 func parse(text []byte) ([]any, error) {
 	if inFlowStyle(text) {
-		if documents, err := all(json.NewDecoder(bytes.NewReader(text)).Decode); err == nil {
+		if documents, err := parseJSON(text); err == nil {
 			return documents, nil
 		}
 	}
-	return all(yaml.NewDecoder(bytes.NewReader(text)).Decode)
+	var documents []any
+	for decoder := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var d ordered
+		switch err := decoder.Decode(&d); {
+		case errors.Is(err, io.EOF):
+			return documents, nil
+		case err != nil:
+			return nil, err
+		}
+		documents = append(documents, d.value)
+	}
 }
 
-func all(decode func(any) error) (documents []any, err error) {
-	for {
+func parseJSON(text []byte) (documents []any, err error) {
+	for decoder := json.NewDecoder(bytes.NewReader(text)); ; {
 		var d any
-		switch err := decode(&d); {
+		switch err := decoder.Decode(&d); {
 		case errors.Is(err, io.EOF):
 			return documents, nil
 		case err != nil:

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v2"
+
 	"github.com/routefence/routefence/policy"
 )
 
@@ -22,6 +24,10 @@ type collector struct {
 	got     Reading
 	seen    map[netip.Prefix]bool
 	objects int
+	// named counts the places that named a network.
+	named int
+	// uncut says that the end is there: the text closed every bracket.
+	uncut bool
 	// unnamed are complaints of objects that name nothing; ignored are kinds nobody asked for.
 	unnamed []error
 	ignored []string
@@ -55,7 +61,7 @@ func (c *collector) document(d any) {
 		for i, item := range d {
 			c.listItem(fmt.Sprintf("[%d]", i), item)
 		}
-	case map[string]any, map[any]any:
+	case map[string]any, map[any]any, yaml.MapSlice:
 		c.object(d, "", "")
 	default:
 		c.problem(fmt.Errorf("%s, want an object or a list of networks", describe(d)))
@@ -125,6 +131,9 @@ func (c *collector) known(o any, kind, version string) {
 		c.warn(fmt.Sprintf("%s has the unknown version %s; its node networks were read as in v1beta1", kind, version))
 	}
 	name := identity(o, kind)
+	if !c.uncut {
+		c.got.shape.add(name, o)
+	}
 	switch kind {
 	case "Shoot":
 		c.fields(name, "", o, shootFields)
@@ -152,7 +161,7 @@ func (c *collector) cluster(name string, o any) {
 
 // fields takes the networks that the fields at the paths name. All of them count: see shootFields.
 func (c *collector) fields(object, within string, o any, paths []string) {
-	named, bad := len(c.got.Fields), len(c.got.Problems)
+	named, bad := c.named, len(c.got.Problems)
 	for _, path := range paths {
 		value, err := lookUp(o, path)
 		if err != nil {
@@ -161,7 +170,7 @@ func (c *collector) fields(object, within string, o any, paths []string) {
 		}
 		c.value(Field{Object: object, Path: within + path}, value)
 	}
-	if len(c.got.Fields) == named && len(c.got.Problems) == bad {
+	if c.named == named && len(c.got.Problems) == bad {
 		c.unnamed = append(c.unnamed, fmt.Errorf("%s names no node network: looked at %s", object,
 			within+strings.Join(paths, " and "+within)))
 	}
@@ -200,8 +209,9 @@ func (c *collector) take(f Field, at string, networks []netip.Prefix, warnings [
 			c.got.Networks = append(c.got.Networks, p)
 		}
 	}
-	if len(networks) > 0 && !slices.Contains(c.got.Fields, f) {
-		c.got.Fields = append(c.got.Fields, f)
+	if len(networks) > 0 {
+		c.named++
+		c.field(f)
 	}
 	for _, w := range warnings {
 		c.warn(strings.TrimSpace(at + " " + w))
@@ -211,6 +221,12 @@ func (c *collector) take(f Field, at string, networks []netip.Prefix, warnings [
 			err = fmt.Errorf("%s %w", at, err)
 		}
 		c.problem(err)
+	}
+}
+
+func (c *collector) field(f Field) {
+	if !slices.Contains(c.got.Fields, f) {
+		c.got.Fields = append(c.got.Fields, f)
 	}
 }
 

@@ -23,6 +23,8 @@ type Reading struct {
 	// Truncated is a hint that the end may be missing: block-style YAML whose last line is not closed. The format has no
 	// closing mark of its own, so a cut object reads like a smaller whole one.
 	Truncated bool
+	// shape is what tells a whole object from one that was cut at the end of a line; see incomplete.
+	shape shape
 }
 
 // Field is a place in an object that named a network.
