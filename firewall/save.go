@@ -59,7 +59,7 @@ func savedPolicy(words []string) string {
 // parseLine reads "[packets:bytes] -A CHAIN words".
 func parseLine(f policy.Family, line string) (chain string, rule Rule, ok bool) {
 	var packets uint64
-	if counters, rest, found := strings.Cut(line, "] "); found && counters[0] == '[' {
+	if counters, rest, found := strings.Cut(line, "] "); found && strings.HasPrefix(counters, "[") {
 		number, _, _ := strings.Cut(counters[1:], ":")
 		packets, _ = strconv.ParseUint(number, 10, 64)
 		line = rest
