@@ -23,8 +23,8 @@ type space struct {
 	family string
 	// shortest is the length of the prefix that holds all probes.
 	shortest int
-	prefix func(r *rand.Rand) string
-	probe  func(i int) netip.Addr
+	prefix   func(r *rand.Rand) string
+	probe    func(i int) netip.Addr
 }
 
 var spaces = []space{

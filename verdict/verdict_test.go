@@ -1,0 +1,185 @@
+package verdict
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/routefence/routefence/firewall"
+	"github.com/routefence/routefence/policy"
+	"github.com/routefence/routefence/routes"
+)
+
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+
+const (
+	lo = iota + 1
+	eth0
+	tun0
+	eth1
+)
+
+// world is a namespace under construction.
+type world struct {
+	p    policy.Policy
+	ts   []policy.Translation
+	s    routes.State
+	fw   firewall.Snapshot
+	bare bool
+}
+
+func route(line string) routes.Route {
+	f := strings.Fields(line)
+	r := routes.Route{Family: policy.IPv4, Table: routes.TableMain, Dst: prefix(f[0]), Type: routes.Unicast}
+	for i, w := range f {
+		switch w {
+		case "eth0":
+			r.Hops = append(r.Hops, routes.Hop{Link: eth0, Gateway: netip.MustParseAddr("169.254.1.1")})
+		case "tun0":
+			r.Hops = append(r.Hops, routes.Hop{Link: tun0})
+		case "eth1":
+			r.Hops = append(r.Hops, routes.Hop{Link: eth1})
+		case "table":
+			_, _ = fmt.Sscan(f[i+1], &r.Table)
+		}
+	}
+	return r
+}
+
+// newWorld is a pod with one node network, the fence in place and the VPN down.
+func newWorld(change func(w *world)) *world {
+	w := &world{p: policy.New([]netip.Prefix{prefix("10.1.0.0/16")}, nil, policy.Patterns{"eth0"}, policy.Patterns{"tun0"})}
+	w.s.Links = []routes.Link{
+		{Index: lo, Name: "lo", Up: true},
+		{Index: eth0, Name: "eth0", Up: true, Group: routes.Group, Addrs: []netip.Addr{netip.MustParseAddr("10.9.0.5")}},
+		{Index: tun0, Name: "tun0", Up: true},
+		{Index: eth1, Name: "eth1", Up: true},
+	}
+	w.s.Rules = []routes.Rule{{Family: policy.IPv4, Action: routes.ActLookup, Table: routes.TableLocal}}
+	w.s.Routes = []routes.Route{route("0.0.0.0/0 via eth0")}
+	if change != nil {
+		change(w)
+	}
+	if !w.bare {
+		fence := routes.Desired(w.p, w.ts, w.s)
+		w.s.Rules = append(w.s.Rules, fence.Rules...)
+		w.s.Routes = append(w.s.Routes, fence.Routes...)
+		w.fw = standing(w.p, w.ts)
+	}
+	w.s.Rules = append(w.s.Rules, routes.Rule{Family: policy.IPv4, Priority: 32766, Action: routes.ActLookup, Table: routes.TableMain})
+	return w
+}
+
+// standing is the firewall with the fence in place.
+func standing(p policy.Policy, ts []policy.Translation) firewall.Snapshot {
+	want := firewall.Desired(p, firewall.Options{Translations: ts})
+	out := firewall.Snapshot{Tables: firewall.Tables{}, Sets: want.Sets}
+	for _, f := range want.Fences {
+		chains := map[string]firewall.Chain{firewall.ChainName: {Rules: f.Rules}}
+		for _, base := range f.Bases {
+			chains[base] = firewall.Chain{Policy: "ACCEPT", Rules: []firewall.Rule{{Target: firewall.ChainName}}}
+		}
+		out.Tables[f.Table] = chains
+	}
+	return out
+}
+
+func (w *world) add(lines ...string) {
+	for _, l := range lines {
+		w.s.Routes = append(w.s.Routes, route(l))
+	}
+}
+
+// TestVerdict goes through what can happen to a network; each case names everything that must be said of it.
+func TestVerdict(t *testing.T) {
+	marked := routes.Rule{Family: policy.IPv4, Priority: 50, Mark: 1, Mask: 0xffffffff, Action: routes.ActLookup, Table: 100}
+	for name, c := range map[string]struct {
+		change func(w *world)
+		after  func(w *world)
+		want   string
+	}{
+		"VPN down":             {nil, nil, "Blocked"},
+		"VPN route equal":      {func(w *world) { w.add("10.1.0.0/16 tun0") }, nil, "Tunneled tun0 whole"},
+		"VPN route shorter":    {func(w *world) { w.add("10.0.0.0/8 tun0") }, nil, "Tunneled tun0 whole"},
+		"VPN routes longer":    {func(w *world) { w.add("10.1.0.0/17 tun0", "10.1.128.0/17 tun0") }, nil, "Tunneled tun0 whole"},
+		"VPN carries one half": {func(w *world) { w.add("10.1.0.0/17 tun0") }, nil, "Blocked, 10.1.0.0/17 Tunneled tun0"},
+		"tunnel without carrier": {func(w *world) {
+			w.add("10.1.0.0/16 tun0")
+			w.s.Links[tun0-1].Up = false
+		}, nil, "Blocked"},
+		"longer route over eth0 is kept from use": {func(w *world) { w.add("10.1.0.0/16 tun0", "10.1.54.0/24 eth0") }, nil,
+			"Tunneled tun0, 10.1.54.0/24 Blocked eth0 by route 10.1.54.0/24 via 169.254.1.1 dev eth0 table main"},
+		"two halves over eth0": {func(w *world) { w.add("10.1.0.0/17 eth0", "10.1.128.0/17 eth0") }, nil,
+			"Blocked, 10.1.0.0/17 Blocked eth0 by route 10.1.0.0/17, 10.1.128.0/17 Blocked eth0 by route 10.1.128.0/17"},
+		"link group reset": {func(w *world) { w.add("10.1.54.0/24 eth0") }, func(w *world) { w.s.Links[eth0-1].Group = 0 },
+			"Blocked, 10.1.54.0/24 Bypassed eth0 by route 10.1.54.0/24"},
+		"rule for a mark": {func(w *world) {
+			w.s.Rules = append(w.s.Rules, marked)
+			w.add("0.0.0.0/0 eth0 table 100", "10.1.0.0/16 tun0")
+		}, nil, "Tunneled tun0 whole, 10.1.0.0/16 Bypassed eth0 by rule 50: from all fwmark 0x1 lookup 100: route default"},
+		"second hop over eth0 is not suppressed": {func(w *world) { w.add("10.1.0.0/16 tun0 eth0") }, nil,
+			"Tunneled tun0 whole, 10.1.0.0/16 Bypassed eth0 by next hop 2"},
+		"our rules deleted": {nil, func(w *world) { w.s.Rules = append(w.s.Rules[:1], w.s.Rules[3:]...) },
+			"Blocked, 10.1.0.0/16 Bypassed eth0 by route default"},
+		"firewall flushed": {nil, func(w *world) { w.fw = firewall.Snapshot{} }, "Blocked, unstopped 10.1.0.0/16 eth0"},
+		"no fence at all": {func(w *world) { w.bare = true }, nil,
+			"Leaking, 10.1.0.0/16 Leaking eth0 by route default, unstopped 10.1.0.0/16 eth0"},
+		"an interface of no role": {func(w *world) { w.add("10.1.7.0/24 eth1") }, nil,
+			"Leaking, 10.1.7.0/24 Leaking eth1 by route 10.1.7.0/24 dev eth1 table main (eth1 is neither fenced nor a tunnel)"},
+		"allowed part": {func(w *world) {
+			w.p.Allow = []netip.Prefix{prefix("10.1.9.0/24")}
+			w.add("10.1.0.0/16 tun0")
+		}, nil, "Tunneled tun0 whole, 10.1.9.0/24 Allowed"},
+		"translated, VPN up":   {func(w *world) { w.translate(); w.add("242.0.0.0/8 tun0") }, nil, "Tunneled tun0 whole to 242.0.0.0/16"},
+		"translated, VPN down": {(*world).translate, nil, "Blocked to 242.0.0.0/16"},
+		// The sink takes what the suppressed route leaves, so translated senders do not notice it.
+		"translated, real route over eth0": {func(w *world) { w.translate(); w.add("242.0.0.0/8 tun0", "10.1.3.0/24 eth0") }, nil,
+			"Tunneled tun0 whole to 242.0.0.0/16"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(c.change)
+			if c.after != nil {
+				c.after(w)
+			}
+			got := Of(w.p, w.ts, w.s, w.fw)
+			if len(got) != 1 {
+				t.Fatalf("%d verdicts", len(got))
+			}
+			check(t, got[0], c.want)
+		})
+	}
+}
+
+func (w *world) translate() {
+	w.ts = []policy.Translation{{From: prefix("10.1.0.0/16"), To: prefix("242.0.0.0/16")}}
+}
+
+// check compares a verdict with its description; of a cause, what is given is its start.
+func check(t *testing.T, n Network, want string) {
+	t.Helper()
+	var parts []string
+	head := strings.TrimSpace(string(n.State) + " " + n.Interface)
+	if n.Whole {
+		head += " whole"
+	}
+	for _, to := range n.TranslatedTo {
+		head += " to " + to.String()
+	}
+	parts = append(parts, head)
+	for _, e := range n.Exceptions {
+		parts = append(parts, strings.TrimSpace(fmt.Sprintf("%s %s %s", e.CIDR, e.State, e.Interface))+" by "+e.Cause)
+	}
+	for _, e := range n.Unstopped {
+		parts = append(parts, fmt.Sprintf("unstopped %s %s by %s", e.CIDR, e.Interface, e.Cause))
+	}
+	wants := strings.Split(want, ", ")
+	if len(wants) != len(parts) {
+		t.Fatalf("got %q, want %q", parts, wants)
+	}
+	for i := range parts {
+		if i == 0 && parts[i] != wants[i] || !strings.HasPrefix(parts[i], wants[i]) {
+			t.Errorf("part %d is %q, want %q", i, parts[i], wants[i])
+		}
+	}
+}
