@@ -257,3 +257,6 @@ func quantity(n, of int) string {
 	}
 	return fmt.Sprint(n)
 }
+
+// Installed reports whether the fence for the networks known stands, as this pass read it back.
+func (s *State) Installed() bool { return s.inPlace }

@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"github.com/routefence/routefence/firewall"
+	"github.com/routefence/routefence/policy"
+	"github.com/routefence/routefence/routes"
+	"github.com/routefence/routefence/shoot"
+)
+
+// The fakes stand in for a kernel that fails on demand, which the real one cannot be made to do. What a healthy kernel does
+// with the same changes is tested on the real one, in test/.
+
+// fakeRoutes applies changes to a State.
+type fakeRoutes struct {
+	state    routes.State
+	listErr  error
+	applyErr error
+	writes   int
+}
+
+func (f *fakeRoutes) List() (routes.State, error) {
+	s := f.state
+	s.Links, s.Rules, s.Routes = slices.Clone(s.Links), slices.Clone(s.Rules), slices.Clone(s.Routes)
+	return s, f.listErr
+}
+
+func (f *fakeRoutes) Apply(changes []routes.Change) error {
+	if f.applyErr != nil {
+		return f.applyErr
+	}
+	for _, c := range changes {
+		f.writes++
+		switch c.Op {
+		case routes.AddRoute:
+			f.state.Routes = append(f.state.Routes, c.Route)
+		case routes.DelRoute:
+			f.state.Routes = slices.DeleteFunc(f.state.Routes, func(r routes.Route) bool { return r.Dst == c.Route.Dst && r.Table == c.Route.Table })
+		case routes.AddRule:
+			f.state.Rules = append(f.state.Rules, c.Rule)
+			slices.SortStableFunc(f.state.Rules, func(a, b routes.Rule) int { return int(a.Priority) - int(b.Priority) })
+		case routes.DelRule:
+			f.state.Rules = slices.DeleteFunc(f.state.Rules, func(r routes.Rule) bool { return r == c.Rule })
+		case routes.SetGroup:
+			for i := range f.state.Links {
+				if f.state.Links[i].Name == c.Link.Name {
+					f.state.Links[i].Group = c.Group
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// fakeFirewall takes every change set to be what makes the rules for its networks stand.
+type fakeFirewall struct {
+	networks func() []netip.Prefix
+	snapshot firewall.Snapshot
+	listErr  error
+	applyErr error
+	writes   int
+}
+
+func (f *fakeFirewall) List() (firewall.Snapshot, error) { return f.snapshot, f.listErr }
+
+func (f *fakeFirewall) Apply([]firewall.Change) error {
+	if f.applyErr != nil {
+		return f.applyErr
+	}
+	f.writes++
+	p := policy.New(f.networks(), nil, policy.Patterns{"eth0"}, policy.Patterns{"tun0"})
+	want := firewall.Desired(p, firewall.Options{Links: []string{"lo", "eth0"}})
+	f.snapshot = firewall.Snapshot{Backend: firewall.NFT, Tables: firewall.Tables{}, Sets: want.Sets}
+	for _, fence := range want.Fences {
+		chains := map[string]firewall.Chain{firewall.ChainName: {Rules: fence.Rules}}
+		for _, base := range fence.Bases {
+			jump := firewall.Rule{Target: firewall.ChainName, Comment: "routefence"}
+			chains[base] = firewall.Chain{Policy: "ACCEPT", Rules: []firewall.Rule{jump}}
+		}
+		f.snapshot.Tables[fence.Table] = chains
+	}
+	return nil
+}
+
+// fakeSource says what the test wants.
+type fakeSource struct {
+	report  shoot.Report
+	changed chan struct{}
+}
+
+func (f *fakeSource) Report() shoot.Report { return f.report }
+
+func (f *fakeSource) Run(ctx context.Context, changed func()) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.changed:
+			changed()
+		}
+	}
+}
