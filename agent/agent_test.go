@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -200,26 +201,26 @@ func TestRepairIsCountedOnceAndNotForPolicyChanges(t *testing.T) {
 func TestRunFollowsWakesAndResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench("10.250.0.0/16")
-		passes := 0
-		b.Passed = func(time.Duration) { passes++ }
+		var passes atomic.Int64
+		b.Passed = func(time.Duration) { passes.Add(1) }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); b.Run(ctx) }()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		settled := passes
+		settled := passes.Load()
 		for range 1000 {
 			b.Wake()
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if n := passes - settled; n < 1 || n > 2 {
+		if n := passes.Load() - settled; n < 1 || n > 2 {
 			t.Errorf("a thousand wake-ups at once made %d passes, want one that was under way and one for the rest", n)
 		}
-		settled = passes
+		settled = passes.Load()
 		time.Sleep(60 * time.Second)
 		synctest.Wait()
-		if n := passes - settled; n != 6 {
+		if n := passes.Load() - settled; n != 6 {
 			t.Errorf("%d passes in six resyncs", n)
 		}
 		cancel()
