@@ -18,18 +18,18 @@ import (
 // The first return value is the last of the next call.
 func Accept(last, next Reading) (Reading, error) {
 	if len(next.Networks) == 0 {
-		return last, errors.Join(append([]error{errors.New("names no node network")}, next.Problems...)...)
+		return last, joined(append([]error{errors.New("names no node network")}, next.Problems...))
 	}
-	err := errors.Join(next.Problems...)
+	problems := next.Problems
 	lost := Lost(last, next)
 	if len(lost) == 0 {
-		return next, err
+		return next, joined(problems)
 	}
 	if reason := incomplete(last, next); reason != "" {
-		err = errors.Join(fmt.Errorf("%s; %s stays fenced", reason, join(lost)), err)
+		problems = append([]error{fmt.Errorf("%s; %s stays fenced", reason, join(lost))}, problems...)
 	}
-	if err != nil {
-		return Merge(last, next), err
+	if len(problems) > 0 {
+		return Merge(last, next), joined(problems)
 	}
 	return next, nil
 }

@@ -42,9 +42,9 @@ func (c *collector) reading() (Reading, error) {
 		}
 		return c.got, nil
 	case len(c.got.Problems) > 0:
-		return Reading{}, fmt.Errorf("no valid network: %w", errors.Join(append(c.unnamed, c.got.Problems...)...))
+		return Reading{}, fmt.Errorf("no valid network: %w", joined(append(c.unnamed, c.got.Problems...)))
 	case len(c.unnamed) > 0:
-		return Reading{}, errors.Join(c.unnamed...)
+		return Reading{}, joined(c.unnamed)
 	case len(c.ignored) > 0:
 		return Reading{}, fmt.Errorf("no Shoot, Cluster or Infrastructure of Gardener, but %s", strings.Join(c.ignored, ", "))
 	}
