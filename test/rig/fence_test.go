@@ -52,6 +52,11 @@ func expect(t *testing.T, r *rig.Rig, when, want string) {
 	t.Helper()
 	r.ResetCounters()
 	ways := everyWay(r)
+	for i := range ways {
+		if ways[i].Device == "" && want != "" {
+			ways[i].Timeout = ample
+		}
+	}
 	for i, a := range r.ProbeAll(ways) {
 		p := ways[i]
 		switch {

@@ -52,11 +52,12 @@ func NewLab(t T) *Lab {
 	if os.Geteuid() != 0 {
 		t.Fatalf("network namespaces need root (make test runs these tests; make unit runs those that do not)")
 	}
-	dir, err := os.MkdirTemp("", "rf-lab-")
+	prefix := fmt.Sprintf("rf%d-%d-", os.Getpid(), labs.Add(1))
+	dir, err := os.MkdirTemp("", prefix)
 	if err != nil {
 		t.Fatalf("make a directory for the lab: %v", err)
 	}
-	l := &Lab{Dir: dir, t: t, prefix: fmt.Sprintf("rf%d-%d-", os.Getpid(), labs.Add(1))}
+	l := &Lab{Dir: dir, t: t, prefix: prefix}
 	if err := l.hireUndertaker(); err != nil {
 		_ = os.RemoveAll(dir)
 		t.Fatalf("start the lab's undertaker: %v", err)

@@ -23,6 +23,10 @@ const (
 // ErrNoAnswer is the outcome of a probe that was sent and to which nothing came back in time.
 var ErrNoAnswer = errors.New("no answer")
 
+// DefaultTimeout is how long a probe waits. On a busy machine an answer may take longer: give probes that must be answered
+// a Timeout that is ample, they will not use it up.
+const DefaultTimeout = 700 * time.Millisecond
+
 // Probe is one attempt to reach an address.
 type Probe struct {
 	// From is where the probe starts. Default: the pod.
@@ -35,7 +39,7 @@ type Probe struct {
 	// Device binds the socket to an interface (SO_BINDTODEVICE), Mark sets its mark (SO_MARK).
 	Device string
 	Mark   int
-	// Timeout defaults to 300 milliseconds.
+	// Timeout defaults to DefaultTimeout.
 	Timeout time.Duration
 }
 
@@ -84,7 +88,7 @@ func (r *Rig) Probe(p Probe) Answer {
 		p.Port = Port
 	}
 	if p.Timeout == 0 {
-		p.Timeout = 300 * time.Millisecond
+		p.Timeout = DefaultTimeout
 	}
 	begin := time.Now()
 	from, err := p.carryOut(begin.Add(p.Timeout))

@@ -1,0 +1,66 @@
+# "make demo" and "make test" do everything on a fresh Debian machine with Go, git, make and root. "make" lists the targets.
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# How long each fuzz target runs, and which benchmarks do.
+FUZZTIME ?= 10s
+BENCH ?= .
+
+# Debian keeps ip and iptables where not every shell looks.
+export PATH := $(PATH):/usr/sbin:/sbin
+
+# The webhook is built once it is there.
+BINARIES := $(patsubst cmd/%,bin/%,$(wildcard cmd/routefence cmd/routefence-webhook))
+
+# Packages whose tests make network namespaces stand on one of these.
+NEEDS_ROOT := routefence/test/
+
+.PHONY: help build demo test unit bench lint fuzz clean cleanup $(BINARIES)
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{ printf "%-14s %s\n", $$1, $$2 }'
+
+build: $(BINARIES) ## build the binaries into bin/
+
+# Phony: go itself knows best what is up to date.
+$(BINARIES): bin/%:
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+
+demo: ## show the defect and its cure with a real OpenVPN (root; under a minute)
+	@test/deps.sh demo
+	@$(MAKE) --no-print-directory build
+	@go build -o bin/demo ./test/demo
+	@bin/demo
+
+# One package after the other: they measure times, and a full machine blurs those. Building first keeps all cores busy.
+test: ## run all tests with the race detector (root; minutes)
+	@test/deps.sh test
+	@$(MAKE) --no-print-directory build
+	go build -race ./...
+	go test -race -count=1 -p 1 -timeout 15m ./...
+
+unit: ## run the tests that need neither root nor installed programs
+	go test $$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep -v '$(NEEDS_ROOT)' | cut -d' ' -f1)
+
+bench: ## run the benchmarks (root; BENCH=pattern chooses)
+	@test/deps.sh test
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 ./...
+
+lint: ## gofmt, go vet, staticcheck
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
+	go vet ./...
+	$(STATICCHECK) ./...
+
+fuzz: ## run each fuzz target for a while (FUZZTIME=10s)
+	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's/func //' | while IFS=: read -r file name; do \
+		echo "$$name in $$(dirname "$$file")"; \
+		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime '$(FUZZTIME)' "./$$(dirname "$$file")" || exit 1; \
+	done
+
+clean: cleanup ## remove bin/ and what killed runs left
+	rm -rf bin
+
+cleanup: ## remove namespaces and directories that killed runs left
+	@test/sweep.sh
