@@ -1,0 +1,202 @@
+package xtables
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/routefence/routefence/firewall"
+	"github.com/routefence/routefence/policy"
+)
+
+// readAttempts bounds how often a ruleset is read again because it changed meanwhile.
+const readAttempts = 5
+
+// cache is a snapshot with the generation of the nft ruleset that it was read at.
+type cache struct {
+	snapshot   firewall.Snapshot
+	generation uint32
+}
+
+// unchanged returns the last snapshot if nothing can have changed since: the nft ruleset has the generation it had, there are
+// no legacy tables, which have no such number, and the sets, whose changes do not count in it, are listed again.
+func (k *Kernel) unchanged() (firewall.Snapshot, bool) {
+	if k.cached == nil {
+		return firewall.Snapshot{}, false
+	}
+	s := k.cached.snapshot
+	if len(s.Unread) > 0 && time.Since(k.proved) >= proveAgain {
+		return s, false
+	}
+	for _, f := range policy.Families {
+		if names, err := legacyTables(f); err != nil || len(names) > 0 || absent(f) != s.Absent[f] {
+			return s, false
+		}
+	}
+	generation, err := k.netfilter.Generation()
+	if err != nil || generation != k.cached.generation {
+		return s, false
+	}
+	s.Sets, err = k.netfilter.Sets()
+	return s, err == nil
+}
+
+// read reads everything, again if the nft ruleset changed between two programs: the pieces must be of one ruleset.
+func (k *Kernel) read(backend string) (cache, error) {
+	for range readAttempts {
+		// A kernel without nft has no generation, and no nft rules that could change.
+		before, _ := k.netfilter.Generation()
+		s, err := k.readOnce(backend)
+		if err != nil {
+			return cache{}, err
+		}
+		if after, _ := k.netfilter.Generation(); before == after {
+			return cache{s, after}, nil
+		}
+	}
+	return cache{}, fmt.Errorf("read the rules: they changed during each of %d attempts", readAttempts)
+}
+
+func (k *Kernel) readOnce(backend string) (firewall.Snapshot, error) {
+	other := firewall.NFT
+	if backend == firewall.NFT {
+		other = firewall.Legacy
+	}
+	used, unused := k.readBackend(backend), k.readBackend(other)
+	s := firewall.Snapshot{
+		Backend:      backend,
+		Tables:       used.tables,
+		Other:        unused.tables,
+		Lacks:        map[policy.Family]firewall.Lacks{},
+		Absent:       map[policy.Family]bool{},
+		Unread:       map[policy.Family]error{},
+		Incompatible: used.incompatible,
+	}
+	for _, f := range policy.Families {
+		p := k.proofs[f]
+		s.Lacks[f] = p.lacks
+		if absent(f) {
+			s.Absent[f] = true
+		} else if err := errors.Join(p.err, used.errs[f]); err != nil {
+			s.Unread[f] = err
+		}
+		if err := unused.errs[f]; err != nil && !absent(f) {
+			// Rules of the other backend can only stop more; but a translation there goes unseen.
+			k.warn(fmt.Sprintf("the %s rules of %s cannot be read: %v", other, f, err))
+		}
+	}
+	var err error
+	s.Sets, err = k.netfilter.Sets()
+	return s, err
+}
+
+// reading is what was read of one backend.
+type reading struct {
+	tables       firewall.Tables
+	incompatible map[firewall.Table]bool
+	errs         map[policy.Family]error
+}
+
+func (k *Kernel) readBackend(backend string) reading {
+	r := reading{firewall.Tables{}, map[firewall.Table]bool{}, map[policy.Family]error{}}
+	for _, f := range policy.Families {
+		var err error
+		if backend == firewall.NFT {
+			err = k.readNFT(r, f)
+		} else {
+			err = readLegacy(r, f)
+		}
+		if err != nil {
+			r.errs[f] = err
+		}
+	}
+	return r
+}
+
+// incompatibleLine is how iptables-nft-save says that it leaves a table out. It exits with 0 all the same.
+var incompatibleLine = regexp.MustCompile("(?m)^# Table [`'](\\w+)' is incompatible")
+
+// readNFT starts no program if there is nothing to read.
+func (k *Kernel) readNFT(r reading, f policy.Family) error {
+	all, err := k.netfilter.Tables()
+	if err != nil {
+		return err
+	}
+	real := map[firewall.Table][]string{}
+	for t, chains := range all {
+		if t.Family == f {
+			real[t] = chains
+		}
+	}
+	if len(firewall.Tables{}.Real(real)) == 0 {
+		return nil
+	}
+	saved, err := save(f, firewall.NFT)
+	if err != nil {
+		return err
+	}
+	for _, match := range incompatibleLine.FindAllSubmatch(saved, -1) {
+		r.incompatible[firewall.Table{Family: f, Name: string(match[1])}] = true
+	}
+	tables, err := firewall.ParseSave(f, saved)
+	if err != nil {
+		return err
+	}
+	for t, chains := range tables.Real(real) {
+		r.tables[t] = chains
+	}
+	return nil
+}
+
+// readLegacy reads those tables that exist. Asking for one that does not would make it, and nothing but the end of the namespace
+// takes it away again.
+func readLegacy(r reading, f policy.Family) error {
+	names, err := legacyTables(f)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	for _, name := range names {
+		saved, err := save(f, firewall.Legacy, "-t", name)
+		if err != nil {
+			return err
+		}
+		tables, err := firewall.ParseSave(f, saved)
+		if err != nil {
+			return err
+		}
+		for t, chains := range tables {
+			r.tables[t] = chains
+		}
+	}
+	return nil
+}
+
+// legacyTables returns the names of the tables of the legacy backend that exist. The list is for root only; whoever else has the
+// capabilities to use the tables must take them all for present, at the price of making them.
+func legacyTables(f policy.Family) ([]string, error) {
+	path := "/proc/thread-self/net/ip_tables_names"
+	if f == policy.IPv6 {
+		path = "/proc/thread-self/net/ip6_tables_names"
+	}
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case errors.Is(err, fs.ErrPermission):
+		return []string{"filter", "mangle", "nat"}, nil
+	}
+	return strings.Fields(string(data)), err
+}
+
+// absent reports whether the kernel has no stack for a family: then no packet of it can exist.
+func absent(f policy.Family) bool {
+	if f == policy.IPv4 {
+		return false
+	}
+	_, err := os.Stat("/proc/thread-self/net/if_inet6")
+	return errors.Is(err, fs.ErrNotExist)
+}

@@ -1,0 +1,171 @@
+// Package xtables reads and writes the rules of the fence with the iptables programs, in either of their backends.
+//
+// Every list is made afresh from iptables-save, and every table is written by one iptables-restore, which is atomic. What the
+// programs cannot tell comes from a Netfilter.
+package xtables
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/routefence/routefence/firewall"
+	"github.com/routefence/routefence/policy"
+)
+
+// Auto lets the Kernel choose the backend.
+const Auto = "auto"
+
+// Netfilter is what iptables programs can neither tell nor do. firewall/nfnetlink has it.
+type Netfilter interface {
+	// Generation changes with every change of the nft ruleset.
+	Generation() (uint32, error)
+	// Tables returns the nft tables and chains that exist; iptables-nft-save prints more.
+	Tables() (map[firewall.Table][]string, error)
+	// Sets returns our IP sets.
+	Sets() (map[string][]netip.Prefix, error)
+	// Apply makes a change of a set, or deletes an empty nft table.
+	Apply(firewall.Change) error
+}
+
+// Kernel is the firewall of the network namespace that the calling thread is in. It can be used by several goroutines.
+type Kernel struct {
+	choice    string
+	netfilter Netfilter
+	log       *zap.Logger
+
+	mu sync.Mutex
+	// backend is the proven one, "" as long as there is none, and proofs what its proof showed, by family.
+	backend string
+	proofs  map[policy.Family]proof
+	proved  time.Time
+	// avoid is a backend that took the proof and refused the rules.
+	avoid  string
+	cached *cache
+	warned map[string]bool
+}
+
+// New returns the firewall for a --firewall choice: auto, nft or legacy. It touches nothing yet.
+func New(choice string, n Netfilter, log *zap.Logger) *Kernel {
+	return &Kernel{choice: choice, netfilter: n, log: log, warned: map[string]bool{}}
+}
+
+// Backend returns the proven backend, "" if there is none yet.
+func (k *Kernel) Backend() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.backend
+}
+
+// List returns the firewall as it is. Before the first time it proves a backend, by a write that it takes back. As long as
+// nothing can have changed since the last list, it starts no program; counters are those of that list then (see Refresh).
+//
+// A family whose rules cannot be read is in Snapshot.Unread. The error says that none can.
+func (k *Kernel) List() (firewall.Snapshot, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s, ok := k.unchanged(); ok {
+		return s, nil
+	}
+	return k.list()
+}
+
+// Refresh is List with fresh counters.
+func (k *Kernel) Refresh() (firewall.Snapshot, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.list()
+}
+
+// Rejected returns the packets that the fence refused, by family, as counted until now.
+func (k *Kernel) Rejected() (map[policy.Family]uint64, error) {
+	s, err := k.Refresh()
+	return s.Rejected(), err
+}
+
+// Read is List for those who must not write: it proves nothing and takes the backend that is in use.
+func (k *Kernel) Read() (firewall.Snapshot, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c, err := k.read(k.candidates()[0])
+	if err != nil {
+		return unread(err), err
+	}
+	return c.snapshot, nil
+}
+
+func (k *Kernel) list() (firewall.Snapshot, error) {
+	k.cached = nil
+	if err := k.prove(); err != nil {
+		return unread(err), err
+	}
+	c, err := k.read(k.backend)
+	if err != nil {
+		return unread(err), err
+	}
+	if k.choice == Auto && k.backend == firewall.NFT && k.avoid == "" && hasIncompatible(c.snapshot) {
+		k.log.Warn("native nft objects are in the way of iptables-nft: trying the legacy backend")
+		k.avoid, k.backend = k.backend, ""
+		return k.list()
+	}
+	k.cached = &c
+	return c.snapshot, nil
+}
+
+func unread(err error) firewall.Snapshot {
+	return firewall.Snapshot{Unread: map[policy.Family]error{policy.IPv4: err, policy.IPv6: err}}
+}
+
+func hasIncompatible(s firewall.Snapshot) bool {
+	for t := range s.Incompatible {
+		if t.Name == "filter" || t.Name == "mangle" {
+			return true
+		}
+	}
+	return false
+}
+
+// Apply makes changes in their order. If one fails, the rest of its family is left out, since each change may build on the
+// one before; the other family goes on.
+func (k *Kernel) Apply(changes []firewall.Change) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.cached = nil
+	failed := map[policy.Family]error{}
+	for _, c := range changes {
+		if failed[c.Of()] != nil {
+			continue
+		}
+		if err := k.apply(c); err != nil {
+			failed[c.Of()] = fmt.Errorf("%s firewall: %w", c.Of(), err)
+		}
+	}
+	return errors.Join(failed[policy.IPv4], failed[policy.IPv6])
+}
+
+func (k *Kernel) apply(c firewall.Change) error {
+	switch c := c.(type) {
+	case firewall.Kept:
+		return nil
+	case firewall.Restore:
+		err := restore(c)
+		if errors.Is(err, errIncompatible) && k.choice == Auto && c.Backend == k.backend {
+			// The next list proves the other backend.
+			k.avoid, k.backend = k.backend, ""
+		}
+		return err
+	}
+	return k.netfilter.Apply(c)
+}
+
+// warn says something once, as the same is found again at every list.
+func (k *Kernel) warn(text string) {
+	if !k.warned[text] {
+		k.warned[text] = true
+		k.log.Warn(text)
+	}
+}
