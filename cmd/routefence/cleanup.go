@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/routefence/routefence/firewall"
+	"github.com/routefence/routefence/firewall/nfnetlink"
+	"github.com/routefence/routefence/firewall/xtables"
+	"github.com/routefence/routefence/routes"
+	"github.com/routefence/routefence/routes/rtnl"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+)
+
+func newCleanup() *cobra.Command {
+	return &cobra.Command{
+		Use:   "cleanup",
+		Short: "Remove all that routefence owns from this network namespace, and nothing else",
+		Long: `Cleanup takes the fence away: rules, routes and link groups first, the firewall last, in both families and both iptables
+backends. It finds what is routefence's by the marks in the kernel and leaves everything else as it is. It may be repeated.
+An agent that still runs will put its fence back: stop it first.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cleanup(cmd.OutOrStdout()); err != nil {
+				return &exitError{exitFailed, err}
+			}
+			return nil
+		},
+	}
+}
+
+// cleanup opens the firewall only once the routes are gone, and reads back what is left in the end.
+func cleanup(out io.Writer) error {
+	r, err := rtnl.New()
+	if err != nil {
+		return err
+	}
+	state, err := r.List()
+	if err != nil {
+		return err
+	}
+	routing := routes.Remove(state)
+	show(out, routing)
+	if err := r.Apply(routing); err != nil {
+		return fmt.Errorf("%w; the firewall was left in place", err)
+	}
+	x := xtables.New(xtables.Auto, nfnetlink.Conn{}, zap.NewNop())
+	chains, err := x.Read()
+	if err != nil {
+		return err
+	}
+	filtering := firewall.Remove(chains)
+	show(out, filtering)
+	if err := x.Apply(filtering); err != nil {
+		return err
+	}
+	if len(routing)+len(filtering) == 0 {
+		fmt.Fprintln(out, "nothing of routefence's is here")
+	}
+	return remains(r, x)
+}
+
+// remains says what is still, or again, there.
+func remains(r *rtnl.Kernel, x *xtables.Kernel) error {
+	state, err := r.List()
+	if err != nil {
+		return err
+	}
+	chains, err := x.Read()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range firewall.Remove(chains) {
+		if kept, ok := c.(firewall.Kept); ok {
+			errs = append(errs, fmt.Errorf("chain %s of %s %s stays, as others use it: %s", kept.Chain, kept.Backend, kept.Table,
+				strings.Join(kept.Rules, "; ")))
+			continue
+		}
+		errs = append(errs, fmt.Errorf("still there: %s", oneLine(errors.New(c.String()))))
+	}
+	for _, c := range routes.Remove(state) {
+		errs = append(errs, fmt.Errorf("still there (does an agent run?): %s", c))
+	}
+	return errors.Join(errs...)
+}
+
+func show[T fmt.Stringer](out io.Writer, changes []T) {
+	for _, c := range changes {
+		fmt.Fprintln(out, c)
+	}
+}

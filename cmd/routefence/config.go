@@ -1,0 +1,233 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routefence/routefence/agent"
+	"github.com/routefence/routefence/policy"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// shootNodeNetworks is what Gardener sets in the VPN's own containers; a sidecar may simply get the same.
+const shootNodeNetworks = "SHOOT_NODE_NETWORKS"
+
+// fenceFlags are the flags that say what to fence, shared by run, init and explain.
+type fenceFlags struct {
+	nodeNetworks []string
+	shootFile    string
+	shoot        string
+	kubeconfig   string
+	fenced       []string
+	tunnels      []string
+	allow        []string
+	firewall     string
+	translation  string
+}
+
+func (f *fenceFlags) register(fs *pflag.FlagSet) {
+	fs.StringArrayVar(&f.nodeNetworks, "node-networks", nil, "fixed node CIDRs ("+shootNodeNetworks+" is read too)")
+	fs.StringVar(&f.shootFile, "shoot-file", "", "file to follow: a Shoot, Cluster or Infrastructure object as YAML or JSON, or a plain list of CIDRs")
+	fs.StringVar(&f.shoot, "shoot", "", "object to watch: cluster/NAME or shoot/NAMESPACE/NAME")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig for --shoot (default in-cluster)")
+	fs.StringArrayVar(&f.fenced, "fence-interfaces", []string{"eth0"}, "interfaces node traffic must never leave by; shell patterns")
+	fs.StringArrayVar(&f.tunnels, "tunnel-interfaces", []string{"tun0,bond0*"}, "interfaces of the VPN; shell patterns")
+	fs.StringArrayVar(&f.allow, "allow", nil, "CIDRs inside node networks that stay reachable")
+	fs.StringVar(&f.firewall, "firewall", "auto", "iptables backend: auto, nft or legacy")
+	fs.StringVar(&f.translation, "translation", "auto", "follow NETMAP and DNAT of node networks in nat OUTPUT: auto or off")
+}
+
+// agentFlags are the further flags of run and init.
+type agentFlags struct {
+	fenceFlags
+	readyWhen string
+	resync    time.Duration
+	listen    string
+	logLevel  string
+	logFormat string
+}
+
+func (f *agentFlags) register(fs *pflag.FlagSet) {
+	f.fenceFlags.register(fs)
+	fs.StringVar(&f.readyWhen, "ready-when", "fenced", "what /readyz waits for: fenced or tunneled")
+	fs.DurationVar(&f.resync, "resync", 10*time.Second, "longest time between two full read-backs of the kernel")
+	fs.StringVar(&f.listen, "listen", ":9604", "HTTP address")
+	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	fs.StringVar(&f.logFormat, "log-format", "json", "json, or console for people")
+}
+
+// fenceConfig is what fenceFlags mean.
+type fenceConfig struct {
+	allow           []netip.Prefix
+	fenced, tunnels policy.Patterns
+	fixed           []fixedSource
+	shootFile       string
+	firewall        string
+	translation     agent.Translation
+}
+
+// parse checks the flags. Every mistake is a usage error that names the flag and the value.
+func (f *fenceFlags) parse() (fenceConfig, error) {
+	var c fenceConfig
+	var err error
+	if c.fenced, err = patterns("fence-interfaces", f.fenced); err != nil {
+		return c, err
+	}
+	if c.tunnels, err = patterns("tunnel-interfaces", f.tunnels); err != nil {
+		return c, err
+	}
+	for _, p := range c.fenced {
+		if slices.Contains(c.tunnels, p) {
+			return c, usage("--fence-interfaces=%s: the same pattern is in --tunnel-interfaces; an interface is either fenced or the tunnel", p)
+		}
+	}
+	if c.allow, err = prefixes("allow", f.allow); err != nil {
+		return c, err
+	}
+	if err := oneOf("firewall", f.firewall, "auto", "nft", "legacy"); err != nil {
+		return c, err
+	}
+	if err := oneOf("translation", f.translation, "auto", "off"); err != nil {
+		return c, err
+	}
+	c.firewall, c.translation, c.shootFile = f.firewall, agent.Translation(f.translation), f.shootFile
+	if f.shoot != "" {
+		return c, usage("--shoot=%s: watching the API is not part of this version; use --shoot-file or --node-networks", f.shoot)
+	}
+	c.fixed, err = f.fixedSources()
+	return c, err
+}
+
+// fixedSources are the networks known from flags and environment. A bad item on the command line is the user's mistake; one in
+// SHOOT_NODE_NETWORKS comes from Gardener, and then fencing the good ones and saying so is safer than not to start.
+func (f *fenceFlags) fixedSources() ([]fixedSource, error) {
+	var out []fixedSource
+	if len(f.nodeNetworks) > 0 {
+		networks, err := prefixes("node-networks", f.nodeNetworks)
+		if err != nil {
+			return nil, err
+		}
+		if len(networks) == 0 {
+			return nil, usage("--node-networks=%s: names no network", strings.Join(f.nodeNetworks, ","))
+		}
+		out = append(out, newFixedSource("node-networks", "--node-networks", networks, nil, nil))
+	}
+	if value, ok := os.LookupEnv(shootNodeNetworks); ok {
+		networks, warnings, problems := policy.ParseList(value)
+		out = append(out, newFixedSource("env", shootNodeNetworks, networks, warnings, problems))
+	}
+	return out, nil
+}
+
+func prefixes(flag string, values []string) ([]netip.Prefix, error) {
+	out, _, problems := policy.ParseList(strings.Join(values, ","))
+	if len(problems) > 0 {
+		return nil, usage("--%s: %v", flag, problems[0])
+	}
+	return out, nil
+}
+
+func patterns(flag string, values []string) (policy.Patterns, error) {
+	var list []string
+	for _, v := range values {
+		for item := range strings.SplitSeq(v, ",") {
+			list = append(list, strings.TrimSpace(item))
+		}
+	}
+	p, err := policy.ParsePatterns(list)
+	if err != nil {
+		return nil, usage("--%s=%s: %v", flag, strings.Join(values, ","), err)
+	}
+	if len(p) == 0 {
+		return nil, usage("--%s: names no interface", flag)
+	}
+	return p, nil
+}
+
+func oneOf(flag, value string, choices ...string) error {
+	if slices.Contains(choices, value) {
+		return nil
+	}
+	return usage("--%s=%s: want one of %s", flag, value, strings.Join(choices, ", "))
+}
+
+// agentConfig is what agentFlags mean.
+type agentConfig struct {
+	fenceConfig
+	agent.Config
+	listen string
+	log    *zap.Logger
+}
+
+// minResync keeps a mistyped unit from turning the agent into a busy loop.
+const minResync = 100 * time.Millisecond
+
+func (f *agentFlags) parse() (agentConfig, error) {
+	var c agentConfig
+	var err error
+	if c.fenceConfig, err = f.fenceFlags.parse(); err != nil {
+		return c, err
+	}
+	if len(c.fixed) == 0 && c.shootFile == "" {
+		return c, usage("no source of node networks: give --node-networks (or %s), --shoot-file or --shoot", shootNodeNetworks)
+	}
+	if err := oneOf("ready-when", f.readyWhen, "fenced", "tunneled"); err != nil {
+		return c, err
+	}
+	if f.resync < minResync {
+		return c, usage("--resync=%s: must be at least %s", f.resync, minResync)
+	}
+	if err := checkAddress(f.listen); err != nil {
+		return c, usage("--listen=%s: %v", f.listen, err)
+	}
+	if c.log, err = newLogger(f.logLevel, f.logFormat); err != nil {
+		return c, err
+	}
+	c.listen = f.listen
+	c.Config = agent.Config{Allow: c.allow, Fenced: c.fenced, Tunnels: c.tunnels, Translation: c.translation,
+		ReadyWhen: agent.Readiness(f.readyWhen), Resync: f.resync}
+	return c, nil
+}
+
+func checkAddress(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return err
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("port %q is not a number from 0 to 65535", port)
+	}
+	return nil
+}
+
+func newLogger(level, format string) (*zap.Logger, error) {
+	if err := oneOf("log-level", level, "debug", "info", "warn", "error"); err != nil {
+		return nil, err
+	}
+	if err := oneOf("log-format", format, "json", "console"); err != nil {
+		return nil, err
+	}
+	l, err := zapcore.ParseLevel(level)
+	if err != nil {
+		return nil, usage("--log-level=%s: %v", level, err)
+	}
+	c := zap.NewProductionConfig()
+	c.Level = zap.NewAtomicLevelAt(l)
+	c.Encoding = format
+	c.Sampling = nil // one line per change is few, and none may be lost
+	c.DisableStacktrace, c.DisableCaller = true, true
+	c.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	c.EncoderConfig.EncodeDuration = zapcore.StringDurationEncoder
+	return c.Build()
+}
+
+// oneLine keeps an error on the single line that exit code 2 promises.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

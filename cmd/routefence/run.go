@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/routefence/routefence/agent"
+	"github.com/routefence/routefence/agent/health"
+	"github.com/routefence/routefence/firewall/nfnetlink"
+	"github.com/routefence/routefence/firewall/xtables"
+	"github.com/routefence/routefence/routes/rtnl"
+	"github.com/routefence/routefence/shoot/file"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+)
+
+func newRun() *cobra.Command {
+	var f agentFlags
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Fence, watch, repair and report until SIGTERM or SIGINT; the fence stays",
+		Long: `Run is the sidecar. It fences the node networks at once, follows their sources, repairs what others undo, and serves
+/healthz, /startupz, /readyz, /state and /metrics. When it ends, for whatever reason, the fence stays as it is:
+only "routefence cleanup" takes it away.
+
+The fence covers the union of all sources; at least one of --node-networks, --shoot-file and --shoot is needed.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.parse()
+			if err != nil {
+				return err
+			}
+			return runAgent(cmd.Context(), c)
+		},
+	}
+	f.register(cmd.Flags())
+	return cmd
+}
+
+// assembly is an agent with all of its edges.
+type assembly struct {
+	agent   *agent.Agent
+	metrics *health.Metrics
+	events  []agent.Events
+}
+
+// sourcePoll is how often a file is read without an event.
+const sourcePoll = 2 * time.Second
+
+func assemble(c agentConfig) (*assembly, error) {
+	r, err := rtnl.New()
+	if err != nil {
+		return nil, &exitError{exitFailed, err}
+	}
+	x := xtables.New(c.firewall, nfnetlink.Conn{}, c.log)
+	var a assembly
+	if e, err := rtnl.Subscribe(); err == nil {
+		a.events = append(a.events, e)
+	} else {
+		c.log.Warn("no routing events: changes are only found by resync", zap.Error(err))
+	}
+	a.events = append(a.events, nfnetlink.Conn{})
+	a.metrics = health.NewMetrics(buildLabels(), x)
+	c.Config.Passed = a.metrics.Passed
+	a.agent = agent.New(c.Config, r, x, c.sources(), c.log)
+	a.metrics.Watch(a.agent)
+	return &a, nil
+}
+
+func (c agentConfig) sources() []agent.Source {
+	var out []agent.Source
+	for _, s := range c.fixed {
+		out = append(out, s)
+	}
+	if c.shootFile != "" {
+		out = append(out, file.New(c.shootFile, sourcePoll, c.log))
+	}
+	return out
+}
+
+func runAgent(ctx context.Context, c agentConfig) error {
+	defer func() { _ = c.log.Sync() }() // stderr may be a pipe that cannot sync
+	// The agent is idle nearly always and shares a small memory limit with nobody: trade CPU for space.
+	debug.SetGCPercent(50)
+	a, err := assemble(c)
+	if err != nil {
+		return err
+	}
+	c.log.Info("starting", zap.Any("version", buildLabels()), zap.String("listen", c.listen))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		if err := serve(ctx, c.listen, health.Handler(a.agent, a.metrics)); err != nil {
+			cancel(err)
+		}
+	}()
+	a.agent.Run(ctx, a.events...)
+	<-stopped
+	c.log.Info("stopped; the fence stays (routefence cleanup removes it)")
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return &exitError{exitFailed, err}
+	}
+	return nil
+}
+
+// serve answers HTTP until ctx ends.
+func serve(ctx context.Context, address string, h http.Handler) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w (choose another with --listen)", address, err)
+	}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
+	defer stop()
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve on %s: %w", address, err)
+	}
+	return nil
+}
