@@ -113,10 +113,11 @@ func (st *story) step(name string, want expectation) {
 	r := row{name: name}
 	r.free = st.request(name, "", want.by, &r)
 	r.bound = st.request(name+", socket bound to eth0", "eth0", want.bound, &r)
+	st.Logf("kubelet: %v; bound to eth0: %v", r.free, r.bound)
 	r.phase = st.status(name, want)
 	st.explain(name, want)
 	r.direct, r.tunneled = st.world.direct.Read(), st.world.tunneled.Read()
-	st.Logf("kubelet: %v; seed network saw %d packets to nodes", r.free, r.direct.Total())
+	st.Logf("seed network: %d packets to nodes", r.direct.Total())
 	if want.leak && r.direct.Packets == 0 {
 		st.Errorf("%s: the seed network saw no packet to a node; the bug does not show, or the counter does not count", name)
 	}
