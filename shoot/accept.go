@@ -63,11 +63,16 @@ func incomplete(last, next Reading) string {
 	if next.Truncated {
 		return "the last line does not end, so the rest may be missing (if it is complete, end it with a newline)"
 	}
-	if !shareObject(last, next) {
+	fields, objects := make(map[Field]bool), make(map[string]bool)
+	for _, f := range next.Fields {
+		fields[f], objects[f.Object] = true, true
+	}
+	// A source that speaks of none of the objects it spoke of was pointed at something else, which is a statement too.
+	if !slices.ContainsFunc(last.Fields, func(f Field) bool { return objects[f.Object] }) {
 		return ""
 	}
 	for _, f := range last.Fields {
-		if f.Path != "" && !slices.Contains(next.Fields, f) {
+		if f.Path != "" && !fields[f] {
 			return fmt.Sprintf("%s of %s named networks before and is gone, so the rest may be missing", f.Path, f.Object)
 		}
 	}
@@ -75,14 +80,6 @@ func incomplete(last, next Reading) string {
 		return fmt.Sprintf("%s was the last field of %s and is gone, so the rest may be missing", f.Path, f.Object)
 	}
 	return ""
-}
-
-// shareObject reports whether next speaks of an object that last spoke of. If not, the source was pointed at something
-// else, which is a statement too.
-func shareObject(last, next Reading) bool {
-	return slices.ContainsFunc(next.Fields, func(f Field) bool {
-		return slices.ContainsFunc(last.Fields, func(l Field) bool { return l.Object == f.Object })
-	})
 }
 
 // join lists prefixes for a message, but not ten thousand of them.

@@ -95,6 +95,10 @@ func TestCutObjectsNeverShrink(t *testing.T) {
 		for form, text := range map[string]string{"YAML": whole, "JSON": asJSON(t, whole), "two documents": two} {
 			last := decode(t, text)
 			for cut := range len(text) {
+				// Each byte of one object is enough; of two, look at the cuts that leave valid YAML most often.
+				if form == "two documents" && text[cut] != '\n' && (cut == 0 || text[cut-1] != '\n') {
+					continue
+				}
 				next, err := shoot.Decode([]byte(text[:cut]))
 				if err != nil {
 					continue

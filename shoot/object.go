@@ -23,6 +23,7 @@ var (
 type collector struct {
 	got     Reading
 	seen    map[netip.Prefix]bool
+	places  map[Field]bool
 	objects int
 	// named counts the places that named a network.
 	named int
@@ -225,7 +226,11 @@ func (c *collector) take(f Field, at string, networks []netip.Prefix, warnings [
 }
 
 func (c *collector) field(f Field) {
-	if !slices.Contains(c.got.Fields, f) {
+	if c.places == nil {
+		c.places = make(map[Field]bool)
+	}
+	if !c.places[f] {
+		c.places[f] = true
 		c.got.Fields = append(c.got.Fields, f)
 	}
 }
