@@ -188,11 +188,18 @@ func isJump(r Rule) bool {
 	return (r.Comment == "" || r.Owned()) && r.Same(Rule{Target: ChainName, Comment: r.Comment})
 }
 
-// newMark returns a function from base chains to the comment that a new jump in them must carry.
+// newMark returns a function from base chains to the comment that a new jump in them must carry. Where one jump is lost, another
+// of the table may still know that none of its chains was there before us.
 func newMark(table Table, tables Tables, backend string) func(base string) string {
+	chains, exists := tables[table]
+	made := false
+	for _, chain := range chains {
+		made = made || slices.ContainsFunc(chain.Rules, func(r Rule) bool { return r.Comment == commentMadeTable })
+	}
 	return func(base string) string {
-		chains, exists := tables[table]
 		switch _, present := chains[base]; {
+		case made:
+			return commentMadeTable
 		case backend != NFT || present:
 			// The tables of the legacy backend come with all of their base chains and cannot be unloaded.
 			return commentJump

@@ -40,6 +40,7 @@ var symptoms = []struct {
 	{"Operation not permitted", errPermission},
 	{"is incompatible, use 'nft' tool", errIncompatible},
 	{"CHAIN_ADD failed", errIncompatible},
+	{"Parsing nftables rule failed", errIncompatible},
 	{"unrecognized option", errOption},
 	{"unknown option", errOption},
 	{"invalid option", errOption},

@@ -121,6 +121,11 @@ func unread(err error) firewall.Snapshot {
 }
 
 func hasIncompatible(s firewall.Snapshot) bool {
+	for _, err := range s.Unread {
+		if errors.Is(err, errIncompatible) {
+			return true
+		}
+	}
 	for t := range s.Incompatible {
 		if t.Name == "filter" || t.Name == "mangle" {
 			return true

@@ -113,7 +113,7 @@ func settled(t testing.TB, k *Kernel, p policy.Policy) {
 	}
 	for _, f := range policy.Families {
 		if got := s.Passing(f, "eth0", ranges.Of(p.Networks...)); len(got) != 0 {
-			t.Errorf("passes: %v", got)
+			t.Errorf("passes: %s", got[0].Cause)
 		}
 	}
 }
@@ -169,8 +169,8 @@ func TestRemovalLeavesNoTrace(t *testing.T) {
 				v.load(t)
 				prepare(t)
 				before := everything(t)
+				k := newKernel(v.backend)
 				for range 2 {
-					k := newKernel(v.backend)
 					converge(t, k, v.policy())
 					if !strings.Contains(everything(t), "routefence: node network") {
 						t.Fatal("nothing was installed")
@@ -396,21 +396,35 @@ func TestForeignNativeChain(t *testing.T) {
 	}
 }
 
-// TestForeignNativeRule: one native rule hides its whole table from iptables-nft-save.
+// TestForeignNativeRule: one native rule hides its whole table from iptables-nft-save, or makes it fail.
 func TestForeignNativeRule(t *testing.T) {
-	netns.Enter(t)
-	netns.Run(t, "nft add table ip filter")
-	netns.Run(t, "nft add chain ip filter OUTPUT { type filter hook output priority 0 ; }")
-	netns.Run(t, "nft add rule ip filter OUTPUT ip daddr { 1.2.3.4, 5.6.7.8 } accept")
-	p := policyOf("10.1.0.0/16")
-	s := list(t, newKernel(firewall.NFT))
-	if s.Err(p) == nil || len(s.Passing(policy.IPv4, "eth0", ranges.Of(p.Networks...))) == 0 {
-		t.Error("a table that cannot be read is taken for a fence")
-	}
-	k := newKernel(Auto)
-	converge(t, k, p)
-	if k.Backend() != firewall.Legacy {
-		t.Errorf("auto is %s", k.Backend())
+	for _, rule := range []string{"ct mark 1 accept", "meta skuid 5 accept"} {
+		t.Run(rule, func(t *testing.T) {
+			netns.Enter(t)
+			netns.Run(t, "nft add table ip filter")
+			netns.Run(t, "nft add chain ip filter OUTPUT { type filter hook output priority 0 ; }")
+			netns.Run(t, "nft add rule ip filter OUTPUT "+rule)
+			before := netns.Run(t, "nft list ruleset")
+			p := policyOf("10.1.0.0/16")
+			fixed := newKernel(firewall.NFT)
+			s := list(t, fixed)
+			if s.Err(p) == nil || len(s.Passing(policy.IPv4, "eth0", ranges.Of(p.Networks...))) == 0 {
+				t.Error("a table that cannot be read is taken for a fence")
+			}
+			for _, c := range firewall.Diff(desired(p, s), s) {
+				if r, ok := c.(firewall.Restore); ok && r.Table.Name == "filter" {
+					t.Errorf("writes, unseeing, %s", c)
+				}
+			}
+			k := newKernel(Auto)
+			converge(t, k, p)
+			if k.Backend() != firewall.Legacy {
+				t.Errorf("auto is %s", k.Backend())
+			}
+			if after := netns.Run(t, "nft list ruleset"); after != before {
+				t.Errorf("the foreign table was\n%s\nand is\n%s", before, after)
+			}
+		})
 	}
 }
 
