@@ -13,6 +13,7 @@ import (
 
 	"github.com/routefence/routefence/firewall"
 	"github.com/routefence/routefence/policy"
+	"github.com/routefence/routefence/ranges"
 	"github.com/routefence/routefence/routes"
 	"github.com/routefence/routefence/shoot"
 	"go.uber.org/zap"
@@ -28,6 +29,12 @@ type Routes interface {
 type Firewall interface {
 	List() (firewall.Snapshot, error)
 	Apply([]firewall.Change) error
+}
+
+// Connections are the TCP connections of the namespace.
+type Connections interface {
+	// Sever ends those to the given addresses; with links, only those of sockets bound to one of these interfaces.
+	Sever(to ranges.Set, links ...int) (int, error)
 }
 
 // Source says what the node networks are.
@@ -74,13 +81,19 @@ type Config struct {
 	Passed func(time.Duration)
 }
 
+// Kernel is all that the agent reads and writes.
+type Kernel struct {
+	Routes      Routes
+	Firewall    Firewall
+	Connections Connections
+}
+
 // Agent owns the fence of one network namespace.
 type Agent struct {
 	Config
-	routes   Routes
-	firewall Firewall
-	sources  []Source
-	log      *zap.Logger
+	kernel  Kernel
+	sources []Source
+	log     *zap.Logger
 
 	// wake holds at most one reason to look: ten thousand events are one pass.
 	wake  chan struct{}
@@ -91,8 +104,8 @@ type Agent struct {
 }
 
 // New returns an agent that has not looked yet.
-func New(c Config, r Routes, f Firewall, sources []Source, log *zap.Logger) *Agent {
-	a := &Agent{Config: c, routes: r, firewall: f, sources: sources, log: log, wake: make(chan struct{}, 1)}
+func New(c Config, k Kernel, sources []Source, log *zap.Logger) *Agent {
+	a := &Agent{Config: c, kernel: k, sources: sources, log: log, wake: make(chan struct{}, 1)}
 	a.state.Store(&State{Document: Document{Phase: Pending, ReadyWhen: c.ReadyWhen, Reason: NotVerified,
 		Message: "the kernel has not been read yet"}, resync: c.Resync})
 	return a

@@ -21,10 +21,11 @@ import (
 // bench is an agent on fakes.
 type bench struct {
 	*Agent
-	r    *fakeRoutes
-	f    *fakeFirewall
-	src  *fakeSource
-	logs *observer.ObservedLogs
+	r       *fakeRoutes
+	f       *fakeFirewall
+	src     *fakeSource
+	logs    *observer.ObservedLogs
+	severed fakeConnections
 }
 
 func networks(list ...string) []netip.Prefix {
@@ -47,7 +48,7 @@ func newBench(list ...string) *bench {
 	b.r.state.Routes = []routes.Route{{Family: policy.IPv4, Table: routes.TableMain, Dst: netip.MustParsePrefix("0.0.0.0/0"),
 		Type: routes.Unicast, Hops: []routes.Hop{{Link: 2}}}}
 	b.Agent = New(Config{Fenced: policy.Patterns{"eth0"}, Tunnels: policy.Patterns{"tun0"}, ReadyWhen: WhenFenced,
-		Resync: 10 * time.Second, Passed: func(time.Duration) {}}, b.r, b.f, []Source{b.src}, zap.New(core))
+		Resync: 10 * time.Second, Passed: func(time.Duration) {}}, Kernel{b.r, b.f, &b.severed}, []Source{b.src}, zap.New(core))
 	return b
 }
 
@@ -93,7 +94,7 @@ func TestRestartWithoutSourceKeepsTheFence(t *testing.T) {
 	old.Pass()
 	b := newBench()
 	b.r, b.f = old.r, old.f
-	b.Agent.routes, b.Agent.firewall = old.r, old.f
+	b.kernel.Routes, b.kernel.Firewall = old.r, old.f
 	b.src.report.Err = errors.New("unreachable")
 	b.f.networks = func() []netip.Prefix { return networks("10.250.0.0/16") }
 	b.Pass()
@@ -245,4 +246,23 @@ func TestFightIsSlow(t *testing.T) {
 			t.Errorf("%d passes in a minute of fighting, want about one a second", passes)
 		}
 	})
+}
+
+// TestConnectionsOfTheOpeningAreSevered: those that routing sent to eth0 when the fence went up, and no others later.
+func TestConnectionsOfTheOpeningAreSevered(t *testing.T) {
+	b := newBench("10.250.0.0/16")
+	b.Pass()
+	if got := b.severed.to.Prefixes(); len(got) != 1 || got[0].String() != "10.250.0.0/16" {
+		t.Errorf("severed at the start: %v", got)
+	}
+	b.severed.to = nil
+	b.Pass()
+	if !b.severed.to.Empty() {
+		t.Errorf("severed without an opening: %v", b.severed.to.Prefixes())
+	}
+	b.f.snapshot = firewall.Snapshot{}
+	b.Pass()
+	if len(b.severed.links) != 1 || b.severed.links[0] != 2 {
+		t.Errorf("a firewall that was gone: severed those bound to %v, want eth0", b.severed.links)
+	}
 }

@@ -20,7 +20,7 @@ import (
 func (a *Agent) conclude(reports []shoot.Report, o observation, p plan, applyErr error) *State {
 	s := &State{resync: a.Resync, passed: time.Now()}
 	d := &s.Document
-	d.ReadyWhen, d.Repairs = a.ReadyWhen, a.memory.repairs
+	d.ReadyWhen, d.Repairs, d.Severed = a.ReadyWhen, a.memory.repairs, a.memory.severed
 	d.Sources = statuses(reports)
 	d.Interfaces = interfaces(p.policy, o.routes)
 	d.Firewall = Backend{Backend: o.firewall.Backend, Degraded: p.degraded}

@@ -21,6 +21,8 @@ type Document struct {
 	Firewall   Backend    `json:"firewall"`
 	VerifiedAt *time.Time `json:"verifiedAt"`
 	Repairs    Repairs    `json:"repairs"`
+	// Severed counts the connections that were ended because they ran outside of the tunnel.
+	Severed uint64 `json:"severed"`
 }
 
 // Phase sums up all networks.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/routefence/routefence/firewall"
 	"github.com/routefence/routefence/policy"
+	"github.com/routefence/routefence/ranges"
 	"github.com/routefence/routefence/routes"
 	"github.com/routefence/routefence/shoot"
 )
@@ -102,4 +103,15 @@ func (f *fakeSource) Run(ctx context.Context, changed func()) {
 			changed()
 		}
 	}
+}
+
+// fakeConnections notes what it was asked to end.
+type fakeConnections struct {
+	to    ranges.Set
+	links []int
+}
+
+func (f *fakeConnections) Sever(to ranges.Set, links ...int) (int, error) {
+	f.to, f.links = f.to.Union(to), links
+	return 1, nil
 }

@@ -18,6 +18,7 @@ type memory struct {
 	inPlace   bool
 	last      wanted
 	repairs   Repairs
+	severed   uint64
 	verified  time.Time
 	duration  time.Duration
 	unsettled int

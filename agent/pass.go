@@ -28,8 +28,8 @@ type observation struct {
 
 func (a *Agent) observe() observation {
 	var o observation
-	o.routes, o.routesErr = a.routes.List()
-	o.firewall, o.firewallErr = a.firewall.List()
+	o.routes, o.routesErr = a.kernel.Routes.List()
+	o.firewall, o.firewallErr = a.kernel.Firewall.List()
 	return o
 }
 
@@ -52,16 +52,18 @@ func (a *Agent) Pass() *State {
 	for i, s := range a.sources {
 		reports[i] = s.Report()
 	}
+	open := a.denyFirst(reports)
 	o := a.observe()
 	a.adopt(o)
 	p := a.plan(reports, o)
 	var applyErr error
-	wrote := false
+	wrote := !open.empty()
 	for range rounds {
 		if len(p.routes)+len(p.firewall) == 0 {
 			break
 		}
 		wrote = true
+		open = open.join(a.openings(p, o))
 		a.count(p)
 		applyErr = a.apply(p)
 		o = a.observe()
@@ -70,6 +72,7 @@ func (a *Agent) Pass() *State {
 			break
 		}
 	}
+	a.sever(open)
 	s := a.conclude(reports, o, p, applyErr)
 	a.remember(s, p, wrote, time.Since(start))
 	a.Passed(a.memory.duration)
@@ -167,13 +170,13 @@ func (a *Agent) apply(p plan) error {
 	var errs []error
 	if len(p.routes) > 0 {
 		logChanges(a.log, "routes", p.routes)
-		if err := a.routes.Apply(p.routes); err != nil {
+		if err := a.kernel.Routes.Apply(p.routes); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	if len(p.firewall) > 0 {
 		logChanges(a.log, "firewall", p.firewall)
-		if err := a.firewall.Apply(p.firewall); err != nil {
+		if err := a.kernel.Firewall.Apply(p.firewall); err != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/routefence/routefence/firewall/xtables"
 	"github.com/routefence/routefence/routes/rtnl"
 	"github.com/routefence/routefence/shoot/file"
+	"github.com/routefence/routefence/sockets"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 )
@@ -57,6 +58,10 @@ func assemble(c agentConfig) (*assembly, error) {
 	if err != nil {
 		return nil, &exitError{exitFailed, err}
 	}
+	conns, err := sockets.New()
+	if err != nil {
+		return nil, &exitError{exitFailed, err}
+	}
 	x := xtables.New(c.firewall, nfnetlink.Conn{}, c.log)
 	var a assembly
 	if e, err := rtnl.Subscribe(); err == nil {
@@ -67,7 +72,7 @@ func assemble(c agentConfig) (*assembly, error) {
 	a.events = append(a.events, nfnetlink.Conn{})
 	a.metrics = health.NewMetrics(buildLabels(), x)
 	c.Config.Passed = a.metrics.Passed
-	a.agent = agent.New(c.Config, r, x, c.sources(), c.log)
+	a.agent = agent.New(c.Config, agent.Kernel{Routes: r, Firewall: x, Connections: conns}, c.sources(), c.log)
 	a.metrics.Watch(a.agent)
 	return &a, nil
 }

@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"slices"
+
+	"github.com/routefence/routefence/policy"
+	"github.com/routefence/routefence/ranges"
+	"github.com/routefence/routefence/routes"
+	"github.com/routefence/routefence/shoot"
+	"github.com/routefence/routefence/verdict"
+	"go.uber.org/zap"
+)
+
+// opening is what stood open until a pass closed it. Connections that began there are outside of the VPN and hang once the
+// fence stands: they are ended.
+type opening struct {
+	// to are addresses that routing sent to a fenced interface.
+	to ranges.Set
+	// bound are addresses that the firewall let out by a fenced interface, which matters for sockets bound to one of links.
+	bound ranges.Set
+	links []int
+}
+
+func (o opening) empty() bool { return o.to.Empty() && o.bound.Empty() }
+
+func (o opening) join(other opening) opening {
+	return opening{to: o.to.Union(other.to), bound: o.bound.Union(other.bound), links: append(o.links, other.links...)}
+}
+
+// denyFirst makes the first write of the process the deny, before the firewall is looked at (which means programs to start and
+// a backend to prove) and before any source is followed. It only adds; the pass that comes next does the rest.
+func (a *Agent) denyFirst(reports []shoot.Report) opening {
+	if a.memory.looked {
+		return opening{}
+	}
+	s, err := a.kernel.Routes.List()
+	if err != nil {
+		return opening{} // the pass meets the same error and reports it
+	}
+	p := policy.New(union(reports, s.Adopted()), a.Allow, a.Fenced, a.Tunnels)
+	changes := slices.DeleteFunc(routes.Diff(routes.Desired(p, nil, s), s), routes.Change.Removes)
+	if len(changes) == 0 {
+		return opening{}
+	}
+	logChanges(a.log, "routes", changes)
+	if err := a.kernel.Routes.Apply(changes); err != nil {
+		return opening{}
+	}
+	return opening{to: s.Exposed(p)}
+}
+
+// openings returns what stands open before a pass writes.
+func (a *Agent) openings(p plan, o observation) opening {
+	var out opening
+	if o.routesErr != nil {
+		return out
+	}
+	out.to = o.routes.Exposed(p.policy)
+	for _, l := range o.routes.Fenced(p.policy) {
+		out.links = append(out.links, l.Index)
+	}
+	if o.firewallErr == nil {
+		for _, v := range verdict.Of(p.policy, p.translations, o.routes, o.firewall) {
+			for _, u := range v.Unstopped {
+				out.bound = append(out.bound, ranges.Of(u.CIDR)...)
+			}
+		}
+		out.bound = out.bound.Union(nil)
+	}
+	return out
+}
+
+// sever ends the connections that began in an opening.
+func (a *Agent) sever(o opening) {
+	if o.empty() {
+		return
+	}
+	ended, err := a.kernel.Connections.Sever(o.to)
+	if err == nil && !o.bound.Empty() && len(o.links) > 0 {
+		var more int
+		more, err = a.kernel.Connections.Sever(o.bound, o.links...)
+		ended += more
+	}
+	a.memory.severed += uint64(ended)
+	if ended > 0 {
+		a.log.Info("ended connections to nodes that ran outside of the tunnel", zap.Int("connections", ended))
+	}
+	if err != nil {
+		a.log.Warn("connections to nodes outside of the tunnel may hang", zap.Error(err))
+	}
+}

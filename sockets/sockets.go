@@ -1,0 +1,124 @@
+// Package sockets ends TCP connections of the network namespace by destroying their sockets.
+//
+// A connection that ran over a fenced interface before the fence stood has no route left: its writes succeed into the buffer,
+// then nothing happens for minutes. Its owner must learn at once (gardener/gardener#9604 restarts kube-apiserver pods for
+// that reason).
+package sockets
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/routefence/routefence/ranges"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Kernel is the sockets of the network namespace in which New was called.
+type Kernel struct {
+	diag *nl.NetlinkSocket
+}
+
+// New opens a diagnosis socket in the calling thread's network namespace.
+func New() (*Kernel, error) {
+	s, err := nl.Subscribe(unix.NETLINK_INET_DIAG)
+	if err != nil {
+		return nil, fmt.Errorf("open sock_diag socket: %w", err)
+	}
+	return &Kernel{diag: s}, nil
+}
+
+// The parts of struct inet_diag_sockid, which stands in the kernel's answers and in our requests alike.
+const (
+	idOffset    = 4
+	idSize      = 48
+	remotePart  = 20
+	linkPart    = 36
+	stateListen = 10
+	// connected are the states of sockets that have a peer: all but CLOSE, LISTEN and TIME_WAIT, as bits.
+	connected = 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<8 | 1<<9 | 1<<11 | 1<<12
+)
+
+// request is a struct inet_diag_req_v2.
+type request struct {
+	family uint8
+	id     [idSize]byte
+}
+
+// Len implements nl.NetlinkRequestData.
+func (r *request) Len() int { return 8 + idSize }
+
+// Serialize implements nl.NetlinkRequestData.
+func (r *request) Serialize() []byte {
+	b := []byte{r.family, unix.IPPROTO_TCP, 0, 0}
+	b = binary.NativeEndian.AppendUint32(b, connected)
+	return append(b, r.id[:]...)
+}
+
+// Sever ends the connections to the addresses of to and returns how many. With links it ends only those of sockets that
+// are bound to one of these interfaces.
+func (k *Kernel) Sever(to ranges.Set, links ...int) (int, error) {
+	var ended int
+	var errs []error
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		found, err := k.find(family, to, links)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("list TCP sockets: %w", err))
+			continue
+		}
+		for _, r := range found {
+			switch err := k.execute(nl.SOCK_DESTROY, unix.NLM_F_ACK, r, nil); {
+			case err == nil:
+				ended++
+			case errors.Is(err, unix.ENOENT): // it has ended by itself
+			case errors.Is(err, unix.EOPNOTSUPP):
+				return ended, fmt.Errorf("destroy TCP socket: %w (the kernel lacks CONFIG_INET_DIAG_DESTROY; connections to node networks time out by themselves)", err)
+			default:
+				errs = append(errs, fmt.Errorf("destroy TCP socket: %w (needs NET_ADMIN)", err))
+			}
+		}
+	}
+	return ended, errors.Join(errs...)
+}
+
+func (k *Kernel) find(family uint8, to ranges.Set, links []int) ([]*request, error) {
+	var out []*request
+	err := k.execute(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP, &request{family: family}, func(m []byte) bool {
+		if len(m) < idOffset+idSize || m[1] == stateListen {
+			return true
+		}
+		id := m[idOffset : idOffset+idSize]
+		link := int(binary.NativeEndian.Uint32(id[linkPart:]))
+		if to.Contains(remote(m[0], id)) && (len(links) == 0 || slices.Contains(links, link)) {
+			r := &request{family: m[0]}
+			copy(r.id[:], id)
+			out = append(out, r)
+		}
+		return true
+	})
+	return out, err
+}
+
+// remote returns the peer's address. An IPv6 socket may be connected to an IPv4 peer (::ffff:a.b.c.d).
+func remote(family uint8, id []byte) netip.Addr {
+	size := 4
+	if family == unix.AF_INET6 {
+		size = 16
+	}
+	a, _ := netip.AddrFromSlice(id[remotePart : remotePart+size])
+	return a.Unmap()
+}
+
+func (k *Kernel) execute(kind, flags int, data *request, each func([]byte) bool) error {
+	req := nl.NewNetlinkRequest(kind, flags)
+	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_INET_DIAG: {Socket: k.diag, Seq: req.Seq}}
+	req.AddData(data)
+	if each == nil {
+		_, err := req.Execute(unix.NETLINK_INET_DIAG, 0)
+		return err
+	}
+	return req.ExecuteIter(unix.NETLINK_INET_DIAG, nl.SOCK_DIAG_BY_FAMILY, each)
+}

@@ -1,0 +1,77 @@
+package sockets
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/routefence/routefence/ranges"
+	"github.com/routefence/routefence/test/netns"
+	"golang.org/x/sys/unix"
+)
+
+// TestSever ends exactly the connections whose peer is in the set: IPv4, IPv6, and IPv4 through an IPv6 socket.
+func TestSever(t *testing.T) {
+	netns.Enter(t)
+	netns.Run(t, "ip addr add 10.250.0.7/32 dev lo")
+	netns.Run(t, "ip addr add 10.9.9.9/32 dev lo")
+	netns.Run(t, "ip addr add fd00:250::7/128 dev lo nodad")
+	k, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers := map[string]bool{"10.250.0.7": true, "fd00:250::7": true, "::ffff:10.250.0.7": true, "10.9.9.9": false}
+	ends := map[string]int{}
+	for peer := range peers {
+		ends[peer] = connect(t, netip.MustParseAddr(peer))
+	}
+	to := ranges.Of(netip.MustParsePrefix("10.250.0.0/16"), netip.MustParsePrefix("fd00:250::/48"))
+	if n, err := k.Sever(to, 77); n != 0 || err != nil {
+		t.Errorf("bound to another interface: severed %d, %v", n, err)
+	}
+	n, err := k.Sever(to)
+	if err != nil || n != 3 {
+		t.Errorf("severed %d connections (%v), want 3", n, err)
+	}
+	for peer, severed := range peers {
+		_, err := unix.Write(ends[peer], []byte("x"))
+		if severed != (err != nil) {
+			t.Errorf("%s: write says %v", peer, err)
+		}
+	}
+	if n, err := k.Sever(to); n != 0 || err != nil {
+		t.Errorf("again: severed %d, %v", n, err)
+	}
+}
+
+// connect opens a connection within the namespace and returns the connecting socket. All sockets are made by this
+// thread, which is the one in the namespace.
+func connect(t *testing.T, peer netip.Addr) int {
+	t.Helper()
+	family, listen, to := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Addr: [4]byte{}}), unix.Sockaddr(nil)
+	if peer.Is4() {
+		to = &unix.SockaddrInet4{Addr: peer.As4(), Port: 10250}
+		listen = &unix.SockaddrInet4{Addr: peer.As4(), Port: 10250}
+	} else {
+		family = unix.AF_INET6
+		to = &unix.SockaddrInet6{Addr: peer.As16(), Port: 10251}
+		listen = &unix.SockaddrInet6{Addr: peer.As16(), Port: 10251}
+	}
+	l, err := unix.Socket(family, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(l) })
+	if err := errors.Join(unix.Bind(l, listen), unix.Listen(l, 1)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := unix.Socket(family, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(c) })
+	if err := unix.Connect(c, to); err != nil {
+		t.Fatalf("connect to %s: %v", peer, err)
+	}
+	return c
+}
