@@ -1,6 +1,7 @@
 package shoot
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -12,8 +13,10 @@ import (
 
 // Accept is the rule for believing a source. It returns what holds once next has been read while last held, and what is
 // wrong with next, if anything. Networks that next adds always count. Networks of last go only if next is a positive and
-// complete statement: it names some network, every item of it was understood, its end is there, and no field that named
-// networks of the same objects has gone, nor the field that stood last in one of them. Else what holds is the union of both. A zero last means that nothing is known.
+// complete statement: it names some network, every item of it was understood, and its end is there. Objects in a form that has
+// no closing mark may be cut at the end of a line: so next must not be just the beginning of last, and of an object that an API
+// server wrote no field that named networks may have gone, nor the field that stood last. Else what holds is the union of both. A zero last means that
+// nothing is known.
 //
 // The first return value is the last of the next call.
 func Accept(last, next Reading) (Reading, error) {
@@ -49,7 +52,7 @@ func Merge(last, next Reading) Reading {
 		}
 	}
 	out.Fields = last.Fields
-	out.shape = last.shape
+	out.shape, out.text = last.shape, last.text
 	return out
 }
 
@@ -63,6 +66,9 @@ func incomplete(last, next Reading) string {
 	if next.Truncated {
 		return "the last line does not end, so the rest may be missing (if it is complete, end it with a newline)"
 	}
+	if len(next.text) > 0 && len(next.text) < len(last.text) && bytes.HasPrefix(last.text, next.text) {
+		return "this is the beginning of what was read before, so the rest may be missing"
+	}
 	fields, objects := make(map[Field]bool), make(map[string]bool)
 	for _, f := range next.Fields {
 		fields[f], objects[f.Object] = true, true
@@ -72,7 +78,7 @@ func incomplete(last, next Reading) string {
 		return ""
 	}
 	for _, f := range last.Fields {
-		if f.Path != "" && !fields[f] {
+		if last.shape.has(f.Object) && !fields[f] {
 			return fmt.Sprintf("%s of %s named networks before and is gone, so the rest may be missing", f.Path, f.Object)
 		}
 	}

@@ -24,7 +24,11 @@ func decode(t testing.TB, text string) shoot.Reading {
 func TestAccept(t *testing.T) {
 	const (
 		both     = "kind: Shoot\nspec: {networking: {nodes: 10.1.0.0/16}}\nstatus: {networking: {nodes: [10.1.0.0/16, 10.2.0.0/16]}}\n"
-		specOnly = "kind: Shoot\nspec: {networking: {nodes: 10.1.0.0/16}}\n"
+		specOnly = "spec: {networking: {nodes: 10.1.0.0/16}}\nkind: Shoot\n"
+		block    = "kind: Shoot\nspec:\n  networking:\n    nodes: 10.1.0.0/16\nstatus:\n  networking:\n    nodes: [10.2.0.0/16]\n"
+		// What the API server wrote has a uid.
+		written     = "metadata: {uid: 1}\n" + both
+		writtenSpec = "metadata: {uid: 1}\n" + specOnly
 	)
 	for _, c := range []struct{ name, last, next, want, why string }{
 		{"first", "", "10.1.0.0/16", "10.1.0.0/16", ""},
@@ -42,15 +46,17 @@ func TestAccept(t *testing.T) {
 		{"shrink, open end", both, "kind: Shoot\nstatus:\n  networking:\n    nodes: [10.2.0.0/16]\nspec: {networking: {nodes: 10.2.0.0/16}}",
 			"10.1.0.0/16 10.2.0.0/16", "10.1.0.0/16 stays fenced"},
 		{"growth, open end", "10.1.0.0/16", strings.TrimSpace(both), "10.1.0.0/16 10.2.0.0/16", ""},
-		{"a field is gone", both, specOnly, "10.1.0.0/16 10.2.0.0/16", "status.networking.nodes of Shoot named networks before"},
-		{"a field is gone, JSON", asJSON(t, both), asJSON(t, specOnly), "10.1.0.0/16 10.2.0.0/16", "status.networking.nodes of Shoot"},
+		{"a field is gone", written, writtenSpec, "10.1.0.0/16 10.2.0.0/16", "status.networking.nodes of Shoot named networks before"},
+		{"a field is gone, JSON", asJSON(t, written), asJSON(t, writtenSpec), "10.1.0.0/16", ""},
+		{"a field is gone, written by hand", both, specOnly, "10.1.0.0/16", ""},
 		{"a field is gone, nothing lost", both, "kind: Shoot\nstatus: {networking: {nodes: [10.1.0.0/16, 10.2.0.0/16]}}\n", "10.1.0.0/16 10.2.0.0/16", ""},
+		{"cut at the end of a line, written by hand", block, block[:strings.Index(block, "status")], "10.1.0.0/16 10.2.0.0/16", "the beginning of what was read before"},
 		{"another object", both, "kind: Shoot\nmetadata: {name: x}\nspec: {networking: {nodes: 10.1.0.0/16}}\n", "10.1.0.0/16", ""},
 		{"a list instead", both, "10.1.0.0/16", "10.1.0.0/16", ""},
-		{"a document is gone", both + "---\n" + infraHead + "metadata: {name: x}\nstatus: {nodesCIDR: 10.9.0.0/16}\n", both,
+		{"a document is gone", written + "---\n" + infraHead + "metadata: {name: x, uid: 2}\nstatus: {nodesCIDR: 10.9.0.0/16}\n", strings.Replace(written, "uid: 1", "uid: 1, generation: 2", 1),
 			"10.1.0.0/16 10.2.0.0/16 10.9.0.0/16", "status.nodesCIDR of Infrastructure x"},
-		{"the last field is gone", both + "tail: 1\n", both, "10.1.0.0/16 10.2.0.0/16", ""},
-		{"the last field is gone and a network too", both + "tail: 1\n", strings.ReplaceAll(both, ", 10.2.0.0/16", ""), "10.1.0.0/16 10.2.0.0/16",
+		{"the last field is gone, nothing lost", written + "tail: 1\n", written, "10.1.0.0/16 10.2.0.0/16", ""},
+		{"the last field is gone and a network too", written + "tail: 1\n", strings.ReplaceAll(written, ", 10.2.0.0/16", ""), "10.1.0.0/16 10.2.0.0/16",
 			"tail was the last field of Shoot"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

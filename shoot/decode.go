@@ -41,7 +41,9 @@ func Decode(data []byte) (Reading, error) {
 		c.document(d)
 	}
 	r, err := c.reading()
-	r.Truncated = err == nil && c.objects > 0 && !c.uncut && text[len(text)-1] != '\n'
+	if err == nil && c.objects > 0 && !c.uncut {
+		r.Truncated, r.text = text[len(text)-1] != '\n', text
+	}
 	return r, err
 }
 

@@ -132,7 +132,8 @@ func (c *collector) known(o any, kind, version string) {
 		c.warn(fmt.Sprintf("%s has the unknown version %s; its node networks were read as in v1beta1", kind, version))
 	}
 	name := identity(o, kind)
-	if !c.uncut {
+	// What the API server wrote has a uid and keeps its fields; what people write by hand says what it says.
+	if uid, _ := lookUp(o, "metadata.uid"); !c.uncut && uid != nil {
 		c.got.shape.add(name, o)
 	}
 	switch kind {

@@ -1,6 +1,8 @@
 package shoot
 
 import (
+	"slices"
+
 	"go.yaml.in/yaml/v2"
 )
 
@@ -25,6 +27,11 @@ func (s *shape) add(object string, o any) {
 		end = path
 	})
 	s.ends = append(s.ends, Field{Object: object, Path: end})
+}
+
+// has reports whether the object is one that the API server wrote and that may have been cut.
+func (s shape) has(object string) bool {
+	return slices.ContainsFunc(s.ends, func(f Field) bool { return f.Object == object })
 }
 
 // walk calls found for every field in the order of the text.

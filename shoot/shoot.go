@@ -25,6 +25,8 @@ type Reading struct {
 	Truncated bool
 	// shape is what tells a whole object from one that was cut at the end of a line; see incomplete.
 	shape shape
+	// text is what was read, if it could have been cut without notice.
+	text []byte
 }
 
 // Field is a place in an object that named a network.
