@@ -161,7 +161,7 @@ func TestTroubleKeepsTheLastGoodSet(t *testing.T) {
 		{"no networks", "names no node network", func() { write(t, path, "kind: Shoot\n") }},
 		{"bad items only", "10.300.0.0/16", func() { write(t, path, "10.300.0.0/16") }},
 		{"cut within a line", "does not end", func() { write(t, path, strings.Split(shootObject, "\nstatus")[0]) }},
-		{"cut after a line", "is gone", func() { write(t, path, strings.Split(shootObject, "status")[0]) }},
+		{"cut after a line", "the beginning of what was read before", func() { write(t, path, strings.Split(shootObject, "status")[0]) }},
 		{"a directory", "no regular file", func() { must(t, os.Remove(path)); must(t, os.Mkdir(path, 0o755)) }},
 	} {
 		c.act()
