@@ -151,7 +151,7 @@ func (s Snapshot) Rejected() map[policy.Family]uint64 {
 	out := map[policy.Family]uint64{}
 	for t, chains := range s.Tables {
 		for _, r := range chains[ChainName].Rules {
-			if r.Owned() && (r.Target == "REJECT" || r.Target == "DROP") {
+			if (r.Owned() || ownForm(r)) && (r.Target == "REJECT" || r.Target == "DROP") {
 				out[t.Family] += r.Packets
 			}
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // wire gives the namespace an eth0 that can be counted: without ARP and IPv6, so that only what is sent leaves.
-func wire(t *testing.T) {
+func wire(t testing.TB) {
 	t.Helper()
 	for _, line := range []string{
 		"ip link add eth0 type veth peer name peer0",
@@ -48,7 +48,7 @@ func sent(t *testing.T) string {
 }
 
 // send sends the first packet of a connection and forgets about it.
-func send(t *testing.T, to string, kind int) {
+func send(t testing.TB, to string, kind int) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -118,4 +118,44 @@ func randomRules(random *rand.Rand) (text string, exact bool) {
 		text += "COMMIT\n"
 	}
 	return text, exact
+}
+
+// BenchmarkPacket is the cost of sending one packet past the fence, by the number of networks and the form of the rules. It is
+// where firewall.SetThreshold comes from.
+func BenchmarkPacket(b *testing.B) {
+	for _, n := range []int{1, 8, 16, 32, 64, 1000} {
+		for _, lacks := range []firewall.Lacks{{}, {Sets: true}} {
+			form := map[bool]string{true: "set", false: "plain"}[n > firewall.SetThreshold && !lacks.Sets]
+			b.Run(fmt.Sprintf("networks=%d/%s", n, form), func(b *testing.B) {
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					benchmarkSend(b, manyNetworks(policy.IPv4, n), lacks)
+				}()
+				<-done
+			})
+		}
+	}
+}
+
+// benchmarkSend must have a goroutine of its own, as Enter keeps its thread.
+func benchmarkSend(b *testing.B, p policy.Policy, lacks firewall.Lacks) {
+	netns.Enter(b)
+	wire(b)
+	netns.Run(b, "ip route add 192.0.2.128/25 dev eth0")
+	k := newKernel(firewall.NFT)
+	s := list(b, k)
+	s.Lacks[policy.IPv4] = lacks
+	if err := k.Apply(firewall.Diff(desired(p, s), s)); err != nil {
+		b.Error(err)
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		b.Error(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	to := &unix.SockaddrInet4{Port: 9, Addr: [4]byte{192, 0, 2, 200}}
+	for b.Loop() {
+		_ = unix.Sendto(fd, []byte("x"), 0, to)
+	}
 }

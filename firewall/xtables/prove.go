@@ -54,7 +54,10 @@ func (k *Kernel) prove() error {
 		return fmt.Errorf("no usable iptables backend: %w", errors.Join(errs...))
 	}
 	k.backend, k.proved = best, time.Now()
-	k.log.Info("firewall backend proven", zap.String("backend", best), zap.Error(errors.Join(errs...)))
+	k.log.Info("firewall backend proven", zap.String("backend", best))
+	for _, err := range errs {
+		k.warn(err.Error())
+	}
 	return nil
 }
 

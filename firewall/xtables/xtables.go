@@ -158,13 +158,20 @@ func (k *Kernel) apply(c firewall.Change) error {
 		return nil
 	case firewall.Restore:
 		err := restore(c)
-		if errors.Is(err, errIncompatible) && k.choice == Auto && c.Backend == k.backend {
-			// The next list proves the other backend.
+		if errors.Is(err, errIncompatible) && k.choice == Auto && c.Backend == k.backend && k.avoid == "" {
+			// The next list proves the other backend. It is tried once: each proof writes, and each write wakes.
 			k.avoid, k.backend = k.backend, ""
 		}
 		return err
 	}
-	return k.netfilter.Apply(c)
+	err := k.netfilter.Apply(c)
+	if set, ok := c.(firewall.SetUpdate); ok && set.Create && err != nil {
+		// Whatever took the name or the memory: the next list says that there are no sets, and plain rules hold as well.
+		p := k.proofs[set.Family]
+		p.lacks.Sets = true
+		k.proofs[set.Family] = p
+	}
+	return err
 }
 
 // warn says something once, as the same is found again at every list.

@@ -156,32 +156,47 @@ func (v variant) load(t testing.TB) {
 	}
 }
 
+// surroundings are what may be in a namespace before the fence. The last two concern nft only: legacy tables are never empty.
+var surroundings = []struct {
+	name    string
+	nftOnly bool
+	prepare func(testing.TB, variant)
+}{
+	{"nothing", false, func(testing.TB, variant) {}},
+	{"foreign rules", false, func(t testing.TB, v variant) { v.furnish(t) }},
+	{"empty tables", true, func(t testing.TB, _ variant) {
+		netns.Run(t, "nft add table ip filter")
+		netns.Run(t, "nft add table ip6 mangle")
+	}},
+	{"empty chain", true, func(t testing.TB, v variant) {
+		v.run(t, "-A OUTPUT -j ACCEPT")
+		v.run(t, "-D OUTPUT 1")
+	}},
+}
+
 func TestRemovalLeavesNoTrace(t *testing.T) {
 	for _, v := range variants() {
-		for name, prepare := range map[string]func(testing.TB){
-			"empty":         func(testing.TB) {},
-			"foreign rules": v.furnish,
-			"empty table":   func(t testing.TB) { netns.Run(t, "nft add table ip filter"); netns.Run(t, "nft add table ip6 mangle") },
-			"empty chain":   func(t testing.TB) { v.run(t, "-A OUTPUT -j ACCEPT"); v.run(t, "-D OUTPUT 1") },
-		} {
-			t.Run(v.String()+" "+name, func(t *testing.T) {
+		for _, around := range surroundings {
+			if around.nftOnly && v.backend != firewall.NFT {
+				continue
+			}
+			t.Run(v.String()+" "+around.name, func(t *testing.T) {
 				netns.Enter(t)
 				v.load(t)
-				prepare(t)
+				around.prepare(t, v)
 				before := everything(t)
 				k := newKernel(v.backend)
 				for range 2 {
-					converge(t, k, v.policy())
-					if !strings.Contains(everything(t), "routefence: node network") {
+					if changes := converge(t, k, v.policy()); len(changes) == 0 {
 						t.Fatal("nothing was installed")
 					}
 					remove(t, k)
 					if after := everything(t); after != before {
 						t.Fatalf("before\n%s\nafter\n%s", before, after)
 					}
-					if more := remove(t, newKernel(v.backend)); len(more) != 0 {
-						t.Errorf("a second removal does %v", more)
-					}
+				}
+				if more := remove(t, newKernel(v.backend)); len(more) != 0 {
+					t.Errorf("a second removal does %v", more)
 				}
 			})
 		}
@@ -269,15 +284,15 @@ func TestManyNetworksUseASet(t *testing.T) {
 			before := everything(t)
 			k := newKernel(v.backend)
 			converge(t, k, v.policy())
-			many := manyNetworks(v.family, 10000)
+			many := manyNetworks(v.family, map[policy.Family]int{policy.IPv4: 10000, policy.IPv6: 1000}[v.family])
 			start := time.Now()
 			converge(t, k, many)
 			if took := time.Since(start); took > 5*time.Second {
-				t.Errorf("10,000 networks took %s", took)
+				t.Errorf("%d networks took %s", len(many.Networks), took)
 			}
 			start = time.Now()
 			settled(t, k, many)
-			t.Logf("reading 10,000 networks back took %s", time.Since(start))
+			t.Logf("reading %d networks back took %s", len(many.Networks), time.Since(start))
 			if saved := netns.Run(t, firewall.Program(v.family, v.backend, "save")); strings.Count(saved, "--match-set") != 3 {
 				t.Errorf("rules:\n%s", saved)
 			}
