@@ -10,10 +10,11 @@ import (
 
 // memory is what one pass leaves for the next.
 type memory struct {
-	// adopted is the fence that an earlier process left, nil before the first look. It stands in for sources that have not
-	// said anything yet.
-	adopted   []netip.Prefix
-	looked    bool
+	// adopted is the fence that an earlier process left. It stands in for sources that have not said anything yet.
+	adopted []netip.Prefix
+	// denied says that the first write has been made, looked that both layers have been read.
+	denied, looked bool
+
 	started   bool
 	inPlace   bool
 	last      wanted
@@ -24,7 +25,6 @@ type memory struct {
 	unsettled int
 	failing   int
 	told      string
-	errText   string
 }
 
 // wanted is all that decides what the fence looks like besides the kernel itself.

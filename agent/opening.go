@@ -3,7 +3,6 @@ package agent
 import (
 	"slices"
 
-	"github.com/routefence/routefence/policy"
 	"github.com/routefence/routefence/ranges"
 	"github.com/routefence/routefence/routes"
 	"github.com/routefence/routefence/shoot"
@@ -30,22 +29,24 @@ func (o opening) join(other opening) opening {
 // denyFirst makes the first write of the process the deny, before the firewall is looked at (which means programs to start and
 // a backend to prove) and before any source is followed. It only adds; the pass that comes next does the rest.
 func (a *Agent) denyFirst(reports []shoot.Report) opening {
-	if a.memory.looked {
+	if a.memory.denied {
 		return opening{}
 	}
 	s, err := a.kernel.Routes.List()
 	if err != nil {
 		return opening{} // the pass meets the same error and reports it
 	}
-	p := policy.New(union(reports, s.Adopted()), a.Allow, a.Fenced, a.Tunnels)
+	a.memory.denied = true
+	a.memory.adopted = s.Adopted()
+	p := a.policyFor(reports)
 	changes := slices.DeleteFunc(routes.Diff(routes.Desired(p, nil, s), s), routes.Change.Removes)
 	if len(changes) == 0 {
 		return opening{}
 	}
-	logChanges(a.log, "routes", changes)
 	if err := a.kernel.Routes.Apply(changes); err != nil {
-		return opening{}
+		return opening{} // likewise
 	}
+	logChanges(a.log, "routes", changes)
 	return opening{to: s.Exposed(p)}
 }
 

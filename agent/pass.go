@@ -81,13 +81,14 @@ func (a *Agent) Pass() *State {
 	return s
 }
 
-// adopt takes over what an earlier process left, at the first look that succeeds.
+// adopt takes over what an earlier process left in the firewall, at the first look that succeeds; denyFirst has done so for
+// the routes, before it wrote any.
 func (a *Agent) adopt(o observation) {
 	if a.memory.looked || o.routesErr != nil || o.firewallErr != nil {
 		return
 	}
 	a.memory.looked = true
-	a.memory.adopted = append(o.routes.Adopted(), o.firewall.Adopted()...)
+	a.memory.adopted = append(a.memory.adopted, o.firewall.Adopted()...)
 	if len(a.memory.adopted) > 0 {
 		a.log.Info("found a standing fence", zap.Int("networks", len(policy.New(a.memory.adopted, nil, nil, nil).Networks)))
 	}
@@ -167,20 +168,21 @@ func unguarded(p policy.Policy, s routes.State) []string {
 
 // apply writes. The routes go first on the way in, and the firewall goes last on the way out: that is one order.
 func (a *Agent) apply(p plan) error {
-	var errs []error
-	if len(p.routes) > 0 {
-		logChanges(a.log, "routes", p.routes)
-		if err := a.kernel.Routes.Apply(p.routes); err != nil {
-			errs = append(errs, err)
-		}
+	return errors.Join(
+		write(a.log, "routes", p.routes, a.kernel.Routes.Apply),
+		write(a.log, "firewall", p.firewall, a.kernel.Firewall.Apply))
+}
+
+// write applies changes and logs those that were made. What failed is in the state, which is told once, not at every retry.
+func write[T fmt.Stringer](log *zap.Logger, layer string, changes []T, apply func([]T) error) error {
+	if len(changes) == 0 {
+		return nil
 	}
-	if len(p.firewall) > 0 {
-		logChanges(a.log, "firewall", p.firewall)
-		if err := a.kernel.Firewall.Apply(p.firewall); err != nil {
-			errs = append(errs, err)
-		}
+	if err := apply(changes); err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	logChanges(log, layer, changes)
+	return nil
 }
 
 // count notes a repair: something is missing that stood, and nobody asked for anything else.
