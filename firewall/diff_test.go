@@ -34,6 +34,21 @@ func TestDiffComesToRest(t *testing.T) {
 	}
 }
 
+// TestMovedJumpRemembers: what a jump knows about its chain must survive the repair that sets it anew.
+func TestMovedJumpRemembers(t *testing.T) {
+	start := Snapshot{Backend: NFT, Tables: save(t, policy.IPv4, "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n")}
+	want := Desired(testPolicy("10.1.0.0/16"), Options{})
+	s := apply(t, start, Diff(want, start))
+	filter := s.Tables[Table{policy.IPv4, "filter"}]
+	_, foreign, _ := parseLine(policy.IPv4, "-A FORWARD -j LOG")
+	filter["FORWARD"] = Chain{"ACCEPT", []Rule{foreign, filter["FORWARD"].Rules[0]}}
+	s = apply(t, s, Diff(want, s))
+	s.Tables[Table{policy.IPv4, "filter"}]["FORWARD"] = Chain{"ACCEPT", s.Tables[Table{policy.IPv4, "filter"}]["FORWARD"].Rules[:1]}
+	if left := apply(t, s, Remove(s)); !sameRules(left.Tables, start.Tables) {
+		t.Errorf("left: %v", left.Tables)
+	}
+}
+
 func sameRules(a, b Tables) bool {
 	return slices.Equal(texts(a, nothingHidden), texts(b, nothingHidden))
 }
@@ -71,6 +86,14 @@ func TestDiffHealsAnything(t *testing.T) {
 		healed := apply(t, s, Diff(want, s))
 		if again := Diff(want, healed); len(again) != 0 {
 			rt.Fatalf("does not come to rest: %v", again)
+		}
+		for _, fence := range want.Fences {
+			for _, base := range fence.Bases {
+				rules := healed.Tables[fence.Table][base].Rules
+				if !isJump(rules[0]) || slices.ContainsFunc(rules[1:], isJump) {
+					rt.Fatalf("%s %s: %v", fence.Table, base, rules)
+				}
+			}
 		}
 		if after := ruleTexts(healed.Tables, foreign); !slices.Equal(before, after) {
 			rt.Fatalf("foreign rules were\n%s\nand are\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))

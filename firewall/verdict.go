@@ -31,10 +31,14 @@ func (s Snapshot) Passing(f policy.Family, out string, to ranges.Set) []Pass {
 	case s.Unread[f] != nil:
 		return []Pass{{to, fmt.Sprintf("the rules could not be read: %v", s.Unread[f])}}
 	}
+	h := hooks{s, out, map[string]ranges.Set{}}
+	for name, members := range s.Sets {
+		h.sets[name] = ranges.Of(members...)
+	}
 	early := s.rerouted(f, to)
-	early = append(early, s.hook(Table{f, "filter"}, "OUTPUT", out, to.Minus(union(early)))...)
-	early = append(early, s.hook(Table{f, "filter"}, "FORWARD", out, to.Minus(union(early)))...)
-	late := s.hook(Table{f, "mangle"}, "POSTROUTING", out, union(early))
+	early = append(early, h.passing(Table{f, "filter"}, "OUTPUT", to.Minus(union(early)))...)
+	early = append(early, h.passing(Table{f, "filter"}, "FORWARD", to.Minus(union(early)))...)
+	late := h.passing(Table{f, "mangle"}, "POSTROUTING", union(early))
 	var passing []Pass
 	for _, a := range early {
 		for _, b := range late {
@@ -121,20 +125,27 @@ func reachable(chains map[string]Chain, base string) []Rule {
 	return rules
 }
 
-// hook returns what passes one hook: it must pass both backends. The cause is told from the backend that holds our chain.
-func (s Snapshot) hook(table Table, base, out string, to ranges.Set) []Pass {
-	if s.Incompatible[table] {
-		return []Pass{{to, fmt.Sprintf("table %s holds native nft objects and cannot be read", table)}}
-	}
-	other := s.walk(s.Other, table, base, out, to)
-	return s.walk(s.Tables, table, base, out, union(other))
+// hooks are the hooks of a namespace on the way out by one interface.
+type hooks struct {
+	Snapshot
+	out  string
+	sets map[string]ranges.Set
 }
 
-func (s Snapshot) walk(tables Tables, table Table, base, out string, to ranges.Set) []Pass {
+// passing returns what passes one hook: it must pass both backends. The cause is told from the backend that holds our chain.
+func (h hooks) passing(table Table, base string, to ranges.Set) []Pass {
+	if h.Incompatible[table] {
+		return []Pass{{to, fmt.Sprintf("table %s holds native nft objects and cannot be read", table)}}
+	}
+	other := h.walk(h.Other, table, base, to)
+	return h.walk(h.Tables, table, base, union(other))
+}
+
+func (h hooks) walk(tables Tables, table Table, base string, to ranges.Set) []Pass {
 	if to.Empty() {
 		return nil
 	}
-	w := walk{chains: tables[table], sets: s.Sets, table: table, base: base, out: out}
+	w := walk{chains: tables[table], sets: h.sets, table: table, base: base, out: h.out}
 	rest := w.run(base, to, 0)
 	if p := tables[table][base].Policy; p == "" || p == "ACCEPT" {
 		w.explain(rest)

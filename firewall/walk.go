@@ -11,7 +11,7 @@ import (
 // walk follows a whole set of addresses through the chains of one table, as the kernel follows one packet.
 type walk struct {
 	chains  map[string]Chain
-	sets    map[string][]netip.Prefix
+	sets    map[string]ranges.Set
 	table   Table
 	base    string
 	out     string
@@ -124,7 +124,7 @@ func (w *walk) step(r Rule) step {
 	conditions := Rule{In: r.In, Src: r.Src, Proto: r.Proto, CtState: r.CtState, CtDir: r.CtDir, Unknown: r.Unknown}
 	s := step{rule: r, sure: conditions == Rule{}}
 	if members, known := w.sets[r.Set]; known {
-		s.addrs = ranges.Of(members...).Intersect(r.destinations(w.table.Family))
+		s.addrs = members.Intersect(r.destinations(w.table.Family))
 	} else if s.sure = s.sure && r.Set == ""; r.Dst.Prefix.IsValid() && !r.Dst.Not {
 		s.single = []netip.Prefix{r.Dst.Prefix}
 	} else {

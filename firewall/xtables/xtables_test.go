@@ -480,6 +480,81 @@ func TestUnchangedStartsNoProgram(t *testing.T) {
 	if s := list(t, k); len(s.Passing(policy.IPv4, "eth0", ranges.Of(many.Networks...))) == 0 {
 		t.Error("a change of the rules goes unseen")
 	}
+	t.Setenv("PATH", path)
+	list(t, k)
+	netns.Run(t, "iptables-legacy -t nat -A OUTPUT -j ACCEPT")
+	if s := list(t, k); len(s.Other) == 0 {
+		t.Error("a change in the other backend goes unseen")
+	}
+}
+
+// moving is a ruleset that changes as often as its generation is asked for, for a while.
+type moving struct {
+	nfnetlink.Conn
+	generation *uint32
+	until      uint32
+}
+
+func (m moving) Generation() (uint32, error) {
+	*m.generation = min(*m.generation+1, m.until)
+	return *m.generation, nil
+}
+
+func TestReadIsOfOneRuleset(t *testing.T) {
+	netns.Enter(t)
+	generation := uint32(0)
+	if _, err := New(firewall.NFT, moving{nfnetlink.Conn{}, &generation, 5}, zap.NewNop()).Read(); err != nil || generation != 5 {
+		t.Errorf("read at generation %d: %v", generation, err)
+	}
+	if _, err := New(firewall.NFT, moving{nfnetlink.Conn{}, &generation, 1000}, zap.NewNop()).Read(); err == nil {
+		t.Error("took pieces of several rulesets for one")
+	}
+}
+
+// TestTranslation: the VPN may keep its NETMAP rules in either backend, whatever holds the fence.
+func TestTranslation(t *testing.T) {
+	for _, v := range variants()[1:3] {
+		v.family = policy.IPv4
+		for _, vpn := range []string{firewall.NFT, firewall.Legacy} {
+			t.Run(v.backend+" with the VPN in "+vpn, func(t *testing.T) {
+				netns.Enter(t)
+				k := newKernel(v.backend)
+				converge(t, k, v.policy())
+				netmap := " OUTPUT -d 10.1.0.0/16 -m owner --gid-owner 31415 -j NETMAP --to 242.1.0.0/16"
+				variant{vpn, policy.IPv4}.run(t, "-t nat -A"+netmap)
+				if len(converge(t, k, v.policy())) == 0 {
+					t.Fatal("the translation goes unseen")
+				}
+				if got := list(t, k).Passing(policy.IPv4, "eth0", ranges.Of(netip.MustParsePrefix("242.1.0.0/16"))); len(got) > 0 {
+					t.Errorf("translated packets pass: %s", got[0].Cause)
+				}
+				variant{vpn, policy.IPv4}.run(t, "-t nat -D"+netmap)
+				converge(t, k, v.policy())
+				if saved := netns.Run(t, firewall.Program(policy.IPv4, v.backend, "save")); strings.Contains(saved, "242.1.") {
+					t.Errorf("left:\n%s", saved)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkList is the cost of a pass with nothing to do.
+func BenchmarkList(b *testing.B) {
+	for _, n := range []int{1, 10000} {
+		b.Run(fmt.Sprintf("networks=%d", n), func(b *testing.B) {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				netns.Enter(b)
+				k, p := newKernel(firewall.NFT), manyNetworks(policy.IPv4, n)
+				converge(b, k, p)
+				for b.Loop() {
+					list(b, k)
+				}
+			}()
+			<-done
+		})
+	}
 }
 
 func TestReadWritesNothing(t *testing.T) {
