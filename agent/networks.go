@@ -54,7 +54,7 @@ func namersOf(reports []shoot.Report, adopted []netip.Prefix) namers {
 
 // of returns who names some part of a network.
 func (ns namers) of(n netip.Prefix) []string {
-	var out []string
+	out := make([]string, 0, len(ns))
 	for _, namer := range ns {
 		if namer.set.Overlaps(n) {
 			out = append(out, namer.name)

@@ -3,6 +3,7 @@ package agent
 import (
 	"slices"
 
+	"github.com/routefence/routefence/firewall"
 	"github.com/routefence/routefence/ranges"
 	"github.com/routefence/routefence/routes"
 	"github.com/routefence/routefence/shoot"
@@ -50,23 +51,19 @@ func (a *Agent) denyFirst(reports []shoot.Report) opening {
 	return opening{to: s.Exposed(p)}
 }
 
-// openings returns what stands open before a pass writes.
+// openings returns what stands open before a pass writes. Only what the writes are about can be open; looking at all of ten
+// thousand networks whenever one is added would cost more than the rest of the pass.
 func (a *Agent) openings(p plan, o observation) opening {
 	var out opening
 	if o.routesErr != nil {
 		return out
 	}
-	out.to = o.routes.Exposed(p.policy)
+	out.to = o.routes.Exposed(p.policy.Within(missingRoutes(p.routes)))
 	for _, l := range o.routes.Fenced(p.policy) {
 		out.links = append(out.links, l.Index)
 	}
 	if o.firewallErr == nil {
-		for _, v := range verdict.Of(p.policy, p.translations, o.routes, o.firewall) {
-			for _, u := range v.Unstopped {
-				out.bound = append(out.bound, ranges.Of(u.CIDR)...)
-			}
-		}
-		out.bound = out.bound.Union(nil)
+		out.bound = verdict.Unstopped(p.policy.Within(firewall.Affected(p.firewall)), o.routes, o.firewall)
 	}
 	return out
 }

@@ -69,6 +69,13 @@ func New(networks, allow []netip.Prefix, fenced, tunnels Patterns) Policy {
 	}
 }
 
+// Within returns the policy for that part of its networks that is in the set.
+func (p Policy) Within(s ranges.Set) Policy {
+	p.Networks = ranges.Of(p.Networks...).Intersect(s).Prefixes()
+	p.Allow = ranges.Of(p.Allow...).Intersect(s).Prefixes()
+	return p
+}
+
 // Patterns are shell patterns for interface names, as path.Match reads them. ParsePatterns makes them from configuration.
 type Patterns []string
 

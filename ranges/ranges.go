@@ -25,9 +25,15 @@ func Of(prefixes ...netip.Prefix) Set {
 	return normalise(all)
 }
 
-// normalise sorts ranges and joins those that overlap or touch.
+// Join returns the set of ranges that may be in any order, overlap or touch. It takes the slice over.
+func Join(all []netipx.IPRange) Set { return normalise(all) }
+
+// normalise sorts ranges and joins those that overlap or touch. Nearly always they are in order already.
 func normalise(all Set) Set {
-	slices.SortFunc(all, func(a, b netipx.IPRange) int { return a.From().Compare(b.From()) })
+	byStart := func(a, b netipx.IPRange) int { return a.From().Compare(b.From()) }
+	if !slices.IsSortedFunc(all, byStart) {
+		slices.SortFunc(all, byStart)
+	}
 	out := all[:0]
 	for _, r := range all {
 		if n := len(out); n > 0 && touches(out[n-1], r) {
@@ -63,15 +69,18 @@ func (s Set) Contains(a netip.Addr) bool {
 
 // Union returns the addresses that are in s or in t.
 func (s Set) Union(t Set) Set {
-	if t.Empty() {
+	switch {
+	case t.Empty():
 		return s
+	case s.Empty():
+		return t
 	}
-	return normalise(append(slices.Clone(s), t...))
+	return normalise(slices.Concat(s, t))
 }
 
 // Intersect returns the addresses that are in both s and t.
 func (s Set) Intersect(t Set) Set {
-	var out Set
+	out := make(Set, 0, max(len(s), len(t)))
 	for i, j := 0, 0; i < len(s) && j < len(t); {
 		from, to := later(s[i].From(), t[j].From()), earlier(s[i].To(), t[j].To())
 		if !to.Less(from) && from.BitLen() == to.BitLen() {
@@ -88,7 +97,10 @@ func (s Set) Intersect(t Set) Set {
 
 // Minus returns the addresses that are in s but not in t.
 func (s Set) Minus(t Set) Set {
-	var out Set
+	if t.Empty() {
+		return s
+	}
+	out := make(Set, 0, len(s))
 	j := 0
 	for _, r := range s {
 		from, done := r.From(), false
@@ -111,9 +123,14 @@ func (s Set) Minus(t Set) Set {
 
 // Prefixes returns the shortest list of prefixes that covers exactly the set, in order.
 func (s Set) Prefixes() []netip.Prefix {
-	var out []netip.Prefix
+	out := make([]netip.Prefix, 0, len(s))
 	for _, r := range s {
-		out = r.AppendPrefixes(out)
+		// Most ranges are one prefix.
+		if p, ok := r.Prefix(); ok {
+			out = append(out, p)
+		} else {
+			out = r.AppendPrefixes(out)
+		}
 	}
 	return out
 }

@@ -1,8 +1,9 @@
 package routes
 
 import (
+	"cmp"
 	"fmt"
-	"net/netip"
+	"slices"
 
 	"github.com/routefence/routefence/policy"
 )
@@ -70,54 +71,71 @@ const SavedPrefix = "routefence-group-"
 // SavedName returns the alternative name that stands for a former group.
 func SavedName(group uint32) string { return fmt.Sprintf("%s%d", SavedPrefix, group) }
 
-// routeKey is what tells two routes of ours apart.
-type routeKey struct {
-	family policy.Family
-	table  uint32
-	dst    netip.Prefix
-	typ    Type
-	metric uint32
-	src    netip.Addr
-	link   int
+// compare orders routes of ours by all that tells two of them apart; equal ones are the same to the kernel and to us.
+func compare(a, b Route) int {
+	return cmp.Or(cmp.Compare(a.Family, b.Family), a.Dst.Compare(b.Dst), cmp.Compare(a.Metric, b.Metric), cmp.Compare(a.Type, b.Type),
+		a.Src.Compare(b.Src), cmp.Compare(a.link(), b.link()))
 }
 
-func (r Route) key() routeKey {
-	k := routeKey{family: r.Family, table: r.Table, dst: r.Dst, typ: r.Type, metric: r.Metric, src: r.Src}
-	// IPv6 hangs a blackhole off lo, IPv4 off nothing; the device means something for a unicast route alone.
+// link is the device of a unicast route. IPv6 hangs a blackhole off lo, IPv4 off nothing: there it means nothing.
+func (r Route) link() int {
 	if r.Type == Unicast && len(r.Hops) > 0 {
-		k.link = r.Hops[0].Link
+		return r.Hops[0].Link
 	}
-	return k
+	return 0
+}
+
+// inOrder returns the routes in the order of compare, which the kernel's list of an IPv4 table has already.
+func inOrder(routes []Route) []Route {
+	if !slices.IsSortedFunc(routes, compare) {
+		slices.SortFunc(routes, compare)
+	}
+	return routes
 }
 
 // Diff returns the writes that turn what the kernel has into the fence, in a safe order: routes that no rule reaches
 // yet, then groups, then the rule that lets the VPN's routes win, then the rule that denies; deletions last. At no step is an
 // address uncovered that both the old and the new fence cover, and none is cut that the VPN carries.
 func Diff(want Fence, have State) []Change {
-	var adds, dels []Change
-	wanted := make(map[routeKey]bool, len(want.Routes))
-	for _, r := range want.Routes {
-		wanted[r.key()] = true
-	}
-	present := make(map[routeKey]bool, len(want.Routes))
-	for _, r := range have.Routes {
-		if !r.Ours() {
-			continue
-		}
-		if k := r.key(); wanted[k] && !present[k] {
-			present[k] = true
-		} else {
-			dels = append(dels, Change{Op: DelRoute, Route: r, text: have.Describe(r)})
-		}
-	}
-	for _, r := range want.Routes {
-		if !present[r.key()] {
-			adds = append(adds, Change{Op: AddRoute, Route: r, text: have.Describe(r)})
-		}
-	}
+	adds, dels := routeChanges(want.Routes, have)
 	adds = append(adds, groupChanges(want)...)
 	ruleAdds, ruleDels := ruleChanges(want.Rules, have.Rules)
 	return append(append(append(adds, ruleAdds...), ruleDels...), dels...)
+}
+
+// routeChanges compares the wanted routes with those of ours that are there, in one sweep over both.
+func routeChanges(wanted []Route, have State) (adds, dels []Change) {
+	ours := make([]Route, 0, len(wanted))
+	for _, r := range have.Routes {
+		if r.Ours() {
+			ours = append(ours, r)
+		}
+	}
+	ours, wanted = inOrder(ours), inOrder(slices.Clone(wanted))
+	for len(ours) > 0 || len(wanted) > 0 {
+		order := 0
+		switch {
+		case len(ours) == 0:
+			order = -1
+		case len(wanted) == 0:
+			order = 1
+		default:
+			order = compare(wanted[0], ours[0])
+		}
+		switch {
+		case order < 0:
+			adds = append(adds, Change{Op: AddRoute, Route: wanted[0], text: have.Describe(wanted[0])})
+		case order > 0:
+			dels = append(dels, Change{Op: DelRoute, Route: ours[0], text: have.Describe(ours[0])})
+		}
+		if order <= 0 {
+			wanted = wanted[1:]
+		}
+		if order >= 0 {
+			ours = ours[1:]
+		}
+	}
+	return adds, dels
 }
 
 func groupChanges(want Fence) []Change {

@@ -95,7 +95,7 @@ func translated(networks []netip.Prefix, family policy.Family, translations []po
 
 // appendNew appends r unless a route with its key is there: two translations may share a range.
 func appendNew(routes []Route, r Route) []Route {
-	if slices.ContainsFunc(routes, func(o Route) bool { return o.key() == r.key() }) {
+	if slices.ContainsFunc(routes, func(o Route) bool { return compare(o, r) == 0 }) {
 		return routes
 	}
 	return append(routes, r)

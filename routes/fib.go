@@ -1,6 +1,7 @@
 package routes
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"sort"
@@ -33,24 +34,22 @@ type hit struct {
 // newFib sorts the routes of a table. A route whose next hops are all dead is not there for a look-up.
 func newFib(s State, family policy.Family, table uint32) *fib {
 	var f fib
-	best := map[netip.Prefix][]*Route{}
+	sorted := make([]*Route, 0, len(s.Routes))
 	for i := range s.Routes {
 		r := &s.Routes[i]
 		switch {
 		case r.Family != family || r.Table != table || r.dead():
 		case r.TOS != 0 || r.From.IsValid() && r.From.Bits() > 0:
 			f.special = append(f.special, r)
-		case len(best[r.Dst]) == 0 || r.Metric < best[r.Dst][0].Metric:
-			best[r.Dst] = []*Route{r}
-		case r.Metric == best[r.Dst][0].Metric:
-			best[r.Dst] = append(best[r.Dst], r)
+		default:
+			sorted = append(sorted, r)
 		}
 	}
-	prefixes := make([]netip.Prefix, 0, len(best))
-	for p := range best {
-		prefixes = append(prefixes, p)
+	byDst := func(a, b *Route) int { return cmp.Or(a.Dst.Compare(b.Dst), cmp.Compare(a.Metric, b.Metric)) }
+	if !slices.IsSortedFunc(sorted, byDst) { // the kernel lists IPv4 tables in order
+		slices.SortStableFunc(sorted, byDst)
 	}
-	f.segments = cut(prefixes, best)
+	f.segments = cut(sorted)
 	return &f
 }
 
@@ -58,32 +57,43 @@ func (r Route) dead() bool {
 	return len(r.Hops) > 0 && !slices.ContainsFunc(r.Hops, func(h Hop) bool { return !h.Dead })
 }
 
-// cut sweeps over prefixes, which nest or are disjoint, and returns the ranges in which each is the longest.
-func cut(prefixes []netip.Prefix, routes map[netip.Prefix][]*Route) []segment {
-	slices.SortFunc(prefixes, netip.Prefix.Compare)
-	var out []segment
-	var open []netip.Prefix
+// cut sweeps over routes in the order of their prefixes, which nest or are disjoint, and returns the ranges in which each
+// prefix is the longest. Of the routes to one prefix those with the lowest metric count.
+func cut(sorted []*Route) []segment {
+	out := make([]segment, 0, 2*len(sorted))
+	var open [][]*Route
 	var next netip.Addr // the first address not yet given to a segment
-	emit := func(to netip.Addr, p netip.Prefix) {
+	emit := func(to netip.Addr, routes []*Route) {
 		if next.IsValid() && !to.Less(next) {
-			out = append(out, segment{netipx.IPRangeFrom(next, to), routes[p]})
+			out = append(out, segment{netipx.IPRangeFrom(next, to), routes})
 			next = to.Next()
 		}
 	}
-	for _, p := range prefixes {
-		for len(open) > 0 && !open[len(open)-1].Overlaps(p) {
-			top := open[len(open)-1]
-			emit(netipx.PrefixLastIP(top), top)
-			open = open[:len(open)-1]
-		}
-		if len(open) > 0 && next.Less(p.Addr()) {
-			emit(p.Addr().Prev(), open[len(open)-1])
-		}
-		next = p.Addr()
-		open = append(open, p)
+	closeTop := func() {
+		top := open[len(open)-1]
+		emit(netipx.PrefixLastIP(top[0].Dst), top)
+		open = open[:len(open)-1]
 	}
-	for i := len(open) - 1; i >= 0; i-- {
-		emit(netipx.PrefixLastIP(open[i]), open[i])
+	for len(sorted) > 0 {
+		same, best := 1, 1
+		for ; same < len(sorted) && sorted[same].Dst == sorted[0].Dst; same++ {
+			if sorted[same].Metric == sorted[0].Metric {
+				best = same + 1
+			}
+		}
+		dst := sorted[0].Dst
+		for len(open) > 0 && !open[len(open)-1][0].Dst.Overlaps(dst) {
+			closeTop()
+		}
+		if len(open) > 0 && next.Less(dst.Addr()) {
+			emit(dst.Addr().Prev(), open[len(open)-1])
+		}
+		next = dst.Addr()
+		open = append(open, sorted[:best])
+		sorted = sorted[same:]
+	}
+	for len(open) > 0 {
+		closeTop()
 	}
 	return out
 }
@@ -92,7 +102,7 @@ func cut(prefixes []netip.Prefix, routes map[netip.Prefix][]*Route) []segment {
 func (f *fib) lookup(to ranges.Set) []hit {
 	found := map[*Route]int{}
 	var hits []hit
-	var covered ranges.Set
+	covered := make(ranges.Set, 0, len(to))
 	add := func(r netipx.IPRange, routes []*Route) {
 		key := routes[0]
 		if key.Ours() && key.Type == Blackhole {
@@ -115,16 +125,13 @@ func (f *fib) lookup(to ranges.Set) []hit {
 		}
 	}
 	for i := range hits {
-		hits[i].to = joined(hits[i].to)
+		hits[i].to = ranges.Join(hits[i].to)
 	}
-	if rest := to.Minus(joined(covered)); !rest.Empty() {
+	if rest := to.Minus(ranges.Join(covered)); !rest.Empty() {
 		hits = append(hits, hit{to: rest})
 	}
 	return hits
 }
-
-// joined makes a Set of sorted, disjoint ranges that may touch.
-func joined(rs ranges.Set) ranges.Set { return ranges.Set(nil).Union(rs) }
 
 func overlap(a, b netipx.IPRange) netipx.IPRange {
 	from, to := a.From(), a.To()

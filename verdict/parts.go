@@ -20,9 +20,10 @@ func split(networks []netip.Prefix, aspects []aspect) [][]aspect {
 			for ; i < len(networks) && !r.To().Less(networks[i].Addr()); i++ {
 				if i != last {
 					piece := a
-					piece.to = nil
+					piece.to = ranges.Set{clip(r, networks[i])}
 					out[i] = append(out[i], piece)
 					last = i
+					continue
 				}
 				p := &out[i][len(out[i])-1]
 				p.to = append(p.to, clip(r, networks[i]))

@@ -69,6 +69,20 @@ func Of(p policy.Policy, translations []policy.Translation, r routes.State, f fi
 	return out
 }
 
+// Unstopped returns the addresses of the policy's networks that the firewall alone would let out by some fenced interface.
+func Unstopped(p policy.Policy, r routes.State, f firewall.Snapshot) ranges.Set {
+	var out ranges.Set
+	for _, family := range policy.Families {
+		to := ranges.Of(policy.Only(p.Networks, family)...).Minus(ranges.Of(policy.Only(p.Allow, family)...))
+		for _, l := range r.Fenced(p) {
+			for _, pass := range f.Passing(family, l.Name, to) {
+				out = out.Union(pass.Addrs)
+			}
+		}
+	}
+	return out
+}
+
 // aspect is one thing that happens to a set of addresses.
 type aspect struct {
 	to    ranges.Set
@@ -199,6 +213,10 @@ func (j join) unstopped(out []Network, networks []netip.Prefix, all ranges.Set) 
 // summarise makes one verdict of what happens to the parts of a network.
 func summarise(n netip.Prefix, pieces []aspect) Network {
 	out := Network{CIDR: n, State: Blocked}
+	if len(pieces) == 1 && pieces[0].state == Blocked && !pieces[0].shadow {
+		out.Cause = pieces[0].cause // so it is for ten thousand networks while the VPN is down
+		return out
+	}
 	// rest is what no exception covers; tunneled and blocked are what packets that no special rule takes do.
 	rest := ranges.Of(n)
 	var tunneled, blocked ranges.Set
