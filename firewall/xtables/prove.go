@@ -154,13 +154,14 @@ func writeAndTakeBack(path, backend string, table firewall.Table) (p proof) {
 		return proof{err: explain(backend, err.Error(), err)}
 	}
 	defer func() {
+		sweep := firewall.Restore{Backend: backend, Table: table, Lines: []string{"-F " + firewall.ProbeChain, "-X " + firewall.ProbeChain}}
+		if restore(sweep) == nil {
+			return
+		}
 		if err := ipt.ClearAndDeleteChain(table.Name, firewall.ProbeChain); err != nil {
 			p.err = errors.Join(p.err, explain(backend, err.Error(), err))
 		}
 	}()
-	if err := ipt.Append(table.Name, firewall.ProbeChain, "-j", "DROP"); err != nil {
-		return proof{err: explain(backend, err.Error(), err)}
-	}
 	return examine(backend, table)
 }
 
