@@ -133,10 +133,13 @@ func phase(networks []Network) Phase {
 func statuses(reports []shoot.Report) []Status {
 	out := make([]Status, 0, len(reports))
 	for _, r := range reports {
-		s := Status{Name: r.Name, Ref: r.Ref, Healthy: r.Err == nil, Networks: texts(r.Networks)}
-		if r.Err != nil {
+		s := Status{Name: r.Name, Ref: r.Ref, Healthy: r.Err == nil && r.Away == nil, Networks: texts(r.Networks)}
+		switch {
+		case r.Err != nil:
 			s.Message = r.Err.Error()
-		} else {
+		case r.Away != nil:
+			s.Message = r.Away.Error()
+		default:
 			s.Message = strings.Join(r.Warnings, "; ")
 		}
 		if at := r.LastChange; !at.IsZero() {

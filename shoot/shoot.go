@@ -49,6 +49,9 @@ type Report struct {
 	Known bool
 	// Err is the trouble there is now, bad items included, or nil if the source is healthy.
 	Err error
+	// Away is why the source cannot be asked at the moment, while what it said last is Known and holds. It makes the source unhealthy
+	// but leaves the fence beyond doubt; see docs/decisions. A source that is not Known says it in Err.
+	Away error
 	// Warnings do not make a source unhealthy.
 	Warnings []string
 	// LastChange is when Networks last changed.

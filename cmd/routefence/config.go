@@ -48,6 +48,7 @@ func (f *fenceFlags) register(fs *pflag.FlagSet) {
 // agentFlags are the further flags of run and init.
 type agentFlags struct {
 	fenceFlags
+	cacheDir  string
 	readyWhen string
 	resync    time.Duration
 	listen    string
@@ -57,6 +58,7 @@ type agentFlags struct {
 
 func (f *agentFlags) register(fs *pflag.FlagSet) {
 	f.fenceFlags.register(fs)
+	fs.StringVar(&f.cacheDir, "cache-dir", "", "directory that keeps what --shoot said last over restarts (default none)")
 	fs.StringVar(&f.readyWhen, "ready-when", "fenced", "what /readyz waits for: fenced or tunneled")
 	fs.DurationVar(&f.resync, "resync", 10*time.Second, "longest time between two full read-backs of the kernel")
 	fs.StringVar(&f.listen, "listen", ":9604", "HTTP address")
@@ -70,6 +72,7 @@ type fenceConfig struct {
 	fenced, tunnels policy.Patterns
 	fixed           []fixedSource
 	shootFile       string
+	api             *apiSource
 	firewall        string
 	translation     agent.Translation
 }
@@ -99,8 +102,8 @@ func (f *fenceFlags) parse() (fenceConfig, error) {
 		return c, err
 	}
 	c.firewall, c.translation, c.shootFile = f.firewall, agent.Translation(f.translation), f.shootFile
-	if f.shoot != "" {
-		return c, usage("--shoot=%s: watching the API is not part of this version; use --shoot-file or --node-networks", f.shoot)
+	if c.api, err = f.apiSource(); err != nil {
+		return c, err
 	}
 	c.fixed, err = f.fixedSources()
 	return c, err
@@ -176,7 +179,10 @@ func (f *agentFlags) parse() (agentConfig, error) {
 	if c.fenceConfig, err = f.fenceFlags.parse(); err != nil {
 		return c, err
 	}
-	if len(c.fixed) == 0 && c.shootFile == "" {
+	if err := f.keepIn(c.api); err != nil {
+		return c, err
+	}
+	if len(c.fixed) == 0 && c.shootFile == "" && c.api == nil {
 		return c, usage("no source of node networks: give --node-networks (or %s), --shoot-file or --shoot", shootNodeNetworks)
 	}
 	if err := oneOf("ready-when", f.readyWhen, "fenced", "tunneled"); err != nil {

@@ -85,6 +85,9 @@ func (c agentConfig) sources() []agent.Source {
 	if c.shootFile != "" {
 		out = append(out, file.New(c.shootFile, sourcePoll, c.log))
 	}
+	if c.api != nil {
+		out = append(out, c.api.sources(c.log)...)
+	}
 	return out
 }
 

@@ -31,6 +31,8 @@ var edges = map[string][]string{
 	"firewall/nfnetlink": {"github.com/vishvananda/netlink", "golang.org/x/sys/"},
 	"sockets":            {"github.com/vishvananda/netlink", "golang.org/x/sys/"},
 	"shoot/file":         {"github.com/fsnotify/fsnotify", "go.uber.org/zap", "golang.org/x/sys/"},
+	"shoot/cluster":      {"k8s.io/client-go/", "k8s.io/apimachinery/", "go.uber.org/zap"},
+	"shoot/cache":        {},
 }
 
 // pkg is what "go list -json" says of a package.
