@@ -185,6 +185,8 @@ func ruleChanges(want, have []Rule) (adds, dels []Change) {
 			adds = append(adds, Change{Op: AddRule, Rule: r, text: r.words()})
 		}
 	}
+	// The rule that denies goes before the one that lets the VPN's routes win, or the VPN would be cut in between.
+	slices.Reverse(dels)
 	return adds, dels
 }
 
