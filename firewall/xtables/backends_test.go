@@ -144,6 +144,7 @@ func TestUnchangedStartsNoProgram(t *testing.T) {
 		t.Error("a change of the set goes unseen")
 	}
 	t.Setenv("PATH", path)
+	converge(t, k, many)
 	netns.Run(t, "nft flush ruleset")
 	t.Setenv("PATH", "")
 	if s := list(t, k); len(s.Passing(policy.IPv4, "eth0", ranges.Of(many.Networks...))) == 0 {
