@@ -114,6 +114,7 @@ func TestVerdict(t *testing.T) {
 			"Blocked, 10.1.0.0/17 Blocked eth0 by route 10.1.0.0/17, 10.1.128.0/17 Blocked eth0 by route 10.1.128.0/17"},
 		"link group reset": {func(w *world) { w.add("10.1.54.0/24 eth0") }, func(w *world) { w.s.Links[eth0-1].Group = 0 },
 			"Blocked, 10.1.54.0/24 Bypassed eth0 by route 10.1.54.0/24"},
+		"link group reset, default route": {nil, func(w *world) { w.s.Links[eth0-1].Group = 0 }, "Blocked"},
 		"rule for a mark": {func(w *world) {
 			w.s.Rules = append(w.s.Rules, marked)
 			w.add("0.0.0.0/0 eth0 table 100", "10.1.0.0/16 tun0")
