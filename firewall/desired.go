@@ -20,6 +20,9 @@ const SetCapacity = 1 << 20
 // SetNames are the names of our sets. An IP set holds one family only.
 var SetNames = map[policy.Family]string{policy.IPv4: "ROUTEFENCE4", policy.IPv6: "ROUTEFENCE6"}
 
+// ProbeSets are the sets of the proof of a backend. One that is there was left by a process that was killed.
+var ProbeSets = map[policy.Family]string{policy.IPv4: "ROUTEFENCE-PROBE4", policy.IPv6: "ROUTEFENCE-PROBE6"}
+
 // The comments mark our rules, for people and for Rule.Owned.
 const (
 	commentMark       = "routefence"

@@ -67,6 +67,9 @@ func diffSets(want map[string][]netip.Prefix, have Snapshot) (grow, shrink []Cha
 		if have.Unread[f] != nil || have.Absent[f] {
 			continue
 		}
+		if _, left := have.Sets[ProbeSets[f]]; left {
+			shrink = append(shrink, SetDestroy{f, ProbeSets[f]})
+		}
 		if !needed {
 			if exists {
 				shrink = append(shrink, SetDestroy{f, name})

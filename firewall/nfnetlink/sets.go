@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/routefence/routefence/firewall"
+	"github.com/routefence/routefence/policy"
 )
 
 const setType = "hash:net"
@@ -20,7 +21,10 @@ const setType = "hash:net"
 // not ours and not in the result; neither is a member with "nomatch", which means the opposite of a member.
 func (Conn) Sets() (map[string][]netip.Prefix, error) {
 	sets := map[string][]netip.Prefix{}
-	for _, name := range firewall.SetNames {
+	for _, name := range []string{
+		firewall.SetNames[policy.IPv4], firewall.SetNames[policy.IPv6],
+		firewall.ProbeSets[policy.IPv4], firewall.ProbeSets[policy.IPv6],
+	} {
 		messages, err := retry(func() ([][]byte, error) { return listSet(name) })
 		if unsupported(err) || errors.Is(err, unix.ENOENT) {
 			continue

@@ -233,7 +233,7 @@ func TestProofOfAKilledProcessIsSweptUp(t *testing.T) {
 	netns.Enter(t)
 	before := everything(t)
 	netns.Run(t, "iptables-nft -N "+firewall.ProbeChain)
-	netns.Run(t, "ipset create "+firewall.ProbeChain+" hash:net")
+	netns.Run(t, "ipset create "+firewall.ProbeSets[policy.IPv4]+" hash:net")
 	list(t, newKernel(Auto))
 	if after := everything(t); after != before {
 		t.Errorf("before\n%s\nafter\n%s", before, after)

@@ -81,48 +81,129 @@ func save(f policy.Family, backend string, options ...string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return run(path, backend, nil, append(options, "-c")...)
+	return run(job{path: path, backend: backend, args: append(options, "-c")})
 }
 
-// restore writes one table in one step.
-func restore(c firewall.Restore) error {
-	path, err := find(c.Table.Family, c.Backend, "restore")
-	if err != nil {
-		return err
+// batch are restores of one family and backend, written by one program, each table in one step.
+type batch []firewall.Restore
+
+// batches joins neighbours that one program can write.
+func batches(restores []firewall.Restore) []batch {
+	var out []batch
+	for _, c := range restores {
+		if n := len(out); n > 0 && out[n-1][0].Table.Family == c.Table.Family && out[n-1][0].Backend == c.Backend {
+			out[n-1] = append(out[n-1], c)
+		} else {
+			out = append(out, batch{c})
+		}
 	}
-	options := []string{"--noflush"}
-	if c.Backend == firewall.Legacy {
-		// Separate words: some versions refuse -w5. nft has transactions and no lock.
-		options = append(options, "-w", lockWait)
-	}
-	_, err = run(path, c.Backend, []byte(c.Text()), options...)
-	if errors.Is(err, errOption) && len(options) > 1 {
-		_, err = run(path, c.Backend, []byte(c.Text()), options[:1]...)
-	}
-	if err != nil {
-		return fmt.Errorf("write table %s: %w", c.Table, err)
-	}
-	return nil
+	return out
 }
 
-// run runs a program to its end, or to the end of its time.
-func run(path, backend string, input []byte, args ...string) ([]byte, error) {
+func (b batch) job(options ...string) (job, error) {
+	path, err := find(b[0].Table.Family, b[0].Backend, "restore")
+	if err != nil {
+		return job{}, err
+	}
+	var text strings.Builder
+	for _, c := range b {
+		text.WriteString(c.Text())
+	}
+	options = append([]string{"--noflush"}, options...)
+	return job{path: path, backend: b[0].Backend, input: []byte(text.String()), args: options}, nil
+}
+
+func (b batch) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	var tables []string
+	for _, c := range b {
+		tables = append(tables, c.Table.String())
+	}
+	return fmt.Errorf("write table %s: %w", strings.Join(tables, ", "), err)
+}
+
+// restore writes batches side by side, for each family has locks and tables of its own. It returns an error for each.
+func restore(all ...batch) []error {
+	errs := make([]error, len(all))
+	var jobs []job
+	var of []int
+	for i, b := range all {
+		var options []string
+		if b[0].Backend == firewall.Legacy {
+			// Separate words: some versions refuse -w5. nft has transactions and no lock.
+			options = []string{"-w", lockWait}
+		}
+		j, err := b.job(options...)
+		if err != nil {
+			errs[i] = b.failed(err)
+			continue
+		}
+		jobs, of = append(jobs, j), append(of, i)
+	}
+	for n, o := range runAll(jobs) {
+		b, err := all[of[n]], o.err
+		if errors.Is(err, errOption) && len(jobs[n].args) > 1 {
+			jobs[n].args = jobs[n].args[:1]
+			_, err = run(jobs[n])
+		}
+		errs[of[n]] = b.failed(err)
+	}
+	return errs
+}
+
+// job is one run of a program.
+type job struct {
+	path, backend string
+	input         []byte
+	args          []string
+}
+
+// outcome is what came of it.
+type outcome struct {
+	printed []byte
+	err     error
+}
+
+func run(j job) ([]byte, error) {
+	o := runAll([]job{j})[0]
+	return o.printed, o.err
+}
+
+// runAll runs programs side by side, each to its end or to the end of its time. All are started by the calling thread, as they
+// are to run in its network namespace.
+func runAll(jobs []job) []outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.WaitDelay = time.Second
-	cmd.Stdin = bytes.NewReader(input)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	if err == nil {
-		return stdout.Bytes(), nil
+	out := make([]outcome, len(jobs))
+	running := make([]*exec.Cmd, len(jobs))
+	printed := make([]struct{ stdout, stderr bytes.Buffer }, len(jobs))
+	for i, j := range jobs {
+		cmd := exec.CommandContext(ctx, j.path, j.args...)
+		cmd.WaitDelay = time.Second
+		cmd.Stdin = bytes.NewReader(j.input)
+		cmd.Stdout, cmd.Stderr = &printed[i].stdout, &printed[i].stderr
+		if out[i].err = cmd.Start(); out[i].err == nil {
+			running[i] = cmd
+		}
 	}
-	what := strings.Join(append([]string{filepath.Base(path)}, args...), " ")
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%s: ended after %s without an answer (is the xtables lock held?): %w", what, runLimit, errLocked)
+	for i, cmd := range running {
+		if cmd != nil {
+			out[i].err = cmd.Wait()
+		}
+		if out[i].err == nil {
+			out[i].printed = printed[i].stdout.Bytes()
+			continue
+		}
+		what := strings.Join(append([]string{filepath.Base(jobs[i].path)}, jobs[i].args...), " ")
+		if ctx.Err() != nil {
+			out[i].err = fmt.Errorf("%s: ended after %s without an answer (is the xtables lock held?): %w", what, runLimit, errLocked)
+		} else {
+			out[i].err = fmt.Errorf("%s: %w", what, explain(jobs[i].backend, strings.TrimSpace(printed[i].stderr.String()), out[i].err))
+		}
 	}
-	return nil, fmt.Errorf("%s: %w", what, explain(backend, strings.TrimSpace(stderr.String()), err))
+	return out
 }
 
 // explain adds what is known about a failure to what the program said.

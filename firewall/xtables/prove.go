@@ -34,7 +34,7 @@ func (k *Kernel) prove() error {
 	var errs []error
 	best, most := "", 0
 	for _, b := range k.candidates() {
-		proofs := k.proofsOf(b)
+		proofs := k.proofsOf(b, policy.Families...)
 		good := 0
 		for _, f := range policy.Families {
 			if p, tried := proofs[f]; tried && p.err == nil {
@@ -69,7 +69,7 @@ func (k *Kernel) proveMissing() {
 	for _, f := range policy.Families {
 		if p, tried := k.proofs[f]; !absent(f) && (!tried || p.err != nil) {
 			k.proved = time.Now()
-			k.proofs[f] = k.proofOf(k.backend, f)
+			k.proofs[f] = k.proofsOf(k.backend, f)[f]
 		}
 	}
 }
@@ -96,41 +96,78 @@ func (k *Kernel) candidates() []string {
 	return order
 }
 
-func (k *Kernel) proofsOf(backend string) map[policy.Family]proof {
+// probe is a proof under way.
+type probe struct {
+	family   policy.Family
+	table    firewall.Table
+	made     bool
+	noSets   bool
+	accepted bool
+	proof
+}
+
+// proofsOf writes, for each family, a chain with a rule of every kind that the fence needs, and takes it back.
+func (k *Kernel) proofsOf(backend string, families ...policy.Family) map[policy.Family]proof {
+	var probes []*probe
 	proofs := map[policy.Family]proof{}
-	for _, f := range policy.Families {
-		if !absent(f) {
-			proofs[f] = k.proofOf(backend, f)
+	for _, f := range families {
+		if absent(f) {
+			continue
 		}
+		p := &probe{family: f, table: firewall.Table{Family: f, Name: "filter"}}
+		if p.err = usable(f, backend); p.err != nil {
+			proofs[f] = p.proof
+			continue
+		}
+		k.begin(p, backend)
+		probes = append(probes, p)
+	}
+	restoreEach(probes, backend, writeProbe)
+	for _, p := range probes {
+		if !p.accepted {
+			p.proof = writeAndTakeBack(backend, p.table)
+		}
+	}
+	restoreEach(probes, backend, removeProbe)
+	for _, p := range probes {
+		k.end(p)
+		proofs[p.family] = p.proof
 	}
 	return proofs
 }
 
-// proofOf writes a chain with a rule, tries what the fence needs, and takes all of it back.
-func (k *Kernel) proofOf(backend string, f policy.Family) proof {
-	path, err := find(f, backend, "")
-	if err != nil {
-		return proof{err: err}
-	}
-	if backend == firewall.Legacy {
-		if err := provideLock(); err != nil {
-			return proof{err: err}
+func usable(f policy.Family, backend string) error {
+	for _, action := range []string{"", "restore", "save"} {
+		if _, err := find(f, backend, action); err != nil {
+			return err
 		}
 	}
-	filter := firewall.Table{Family: f, Name: "filter"}
-	made := backend == firewall.NFT && !k.exists(filter)
-	set := firewall.SetUpdate{Family: f, Name: firewall.ProbeChain, Create: true}
-	unset := firewall.SetDestroy{Family: f, Name: firewall.ProbeChain}
-	noSets := errors.Join(k.netfilter.Apply(unset), k.netfilter.Apply(set))
-	p := writeAndTakeBack(path, backend, filter)
-	p.lacks.Sets = p.lacks.Sets || noSets != nil
-	if noSets == nil {
-		p.err = errors.Join(p.err, k.netfilter.Apply(unset))
+	if backend == firewall.Legacy {
+		return provideLock()
 	}
-	if made {
-		p.err = errors.Join(p.err, k.netfilter.Apply(firewall.TableDelete{Table: filter}))
+	return nil
+}
+
+// begin notes what the proof must leave as it was, and makes the set that its rule refers to.
+func (k *Kernel) begin(p *probe, backend string) {
+	p.made = backend == firewall.NFT && !k.exists(p.table)
+	set := firewall.SetUpdate{Family: p.family, Name: probeSet(p.family), Create: true}
+	unset := firewall.SetDestroy{Family: p.family, Name: probeSet(p.family)}
+	p.noSets = errors.Join(k.netfilter.Apply(unset), k.netfilter.Apply(set)) != nil
+	p.accepted = !p.noSets
+}
+
+// probeSet is a name of its own for each family, as a set holds one family and both are proved side by side.
+func probeSet(f policy.Family) string { return firewall.ProbeSets[f] }
+
+func (k *Kernel) end(p *probe) {
+	p.lacks.Sets = p.lacks.Sets || p.noSets
+	if !p.noSets {
+		p.err = errors.Join(p.err, k.netfilter.Apply(firewall.SetDestroy{Family: p.family, Name: probeSet(p.family)}))
 	}
-	return p
+	if p.made {
+		p.err = errors.Join(p.err, k.netfilter.Apply(firewall.TableDelete{Table: p.table}))
+	}
 }
 
 // exists reports whether an nft table has anything in it but the remains of a proof that was killed.
@@ -140,51 +177,84 @@ func (k *Kernel) exists(t firewall.Table) bool {
 	return err != nil || present && !slices.Equal(chains, []string{firewall.ProbeChain})
 }
 
-func writeAndTakeBack(path, backend string, table firewall.Table) (p proof) {
-	family := iptables.ProtocolIPv4
-	if table.Family == policy.IPv6 {
-		family = iptables.ProtocolIPv6
+// The rules that the fence needs. A side-car cannot load modules, and images often lack extensions.
+var (
+	rejectRule    = firewall.Rule{Proto: "tcp", Target: "REJECT", RejectWith: "tcp-reset"}
+	commentRule   = firewall.Rule{Comment: "routefence: probe", Target: "DROP"}
+	conntrackRule = firewall.Rule{CtState: "DNAT", Target: "RETURN"}
+)
+
+func setRule(f policy.Family) firewall.Rule { return firewall.Rule{Set: probeSet(f), Target: "DROP"} }
+
+// writeProbe and removeProbe are two programs, for iptables-nft-restore never sends a rule that the same input flushes.
+func writeProbe(f policy.Family) []string {
+	return append([]string{":" + firewall.ProbeChain + " -"}, appending(rejectRule, commentRule, conntrackRule, setRule(f))...)
+}
+
+func removeProbe(policy.Family) []string {
+	return []string{"-F " + firewall.ProbeChain, "-X " + firewall.ProbeChain}
+}
+
+func appending(rules ...firewall.Rule) []string {
+	var lines []string
+	for _, r := range rules {
+		lines = append(lines, "-A "+firewall.ProbeChain+" "+r.Spec())
 	}
-	seconds, _ := strconv.Atoi(lockWait)
-	ipt, err := iptables.New(iptables.Path(path), iptables.IPFamily(family), iptables.Timeout(seconds))
+	return lines
+}
+
+// restoreEach writes the same lines for the probes that have been accepted so far, side by side.
+func restoreEach(probes []*probe, backend string, lines func(policy.Family) []string) {
+	var all []batch
+	var of []*probe
+	for _, p := range probes {
+		if p.accepted {
+			all, of = append(all, batch{{Backend: backend, Table: p.table, Lines: lines(p.family)}}), append(of, p)
+		}
+	}
+	for i, err := range restore(all...) {
+		of[i].accepted = err == nil
+	}
+}
+
+// writeAndTakeBack is the proof for a family that did not take everything at once: it finds out what is lacking, or why
+// nothing is taken.
+func writeAndTakeBack(backend string, table firewall.Table) (p proof) {
+	ipt, err := program(backend, table.Family)
 	if err != nil {
-		return proof{err: fmt.Errorf("%s: %w", path, err)}
+		return proof{err: err}
 	}
 	if err := ipt.ClearChain(table.Name, firewall.ProbeChain); err != nil {
 		return proof{err: explain(backend, err.Error(), err)}
 	}
 	defer func() {
-		sweep := firewall.Restore{Backend: backend, Table: table, Lines: []string{"-F " + firewall.ProbeChain, "-X " + firewall.ProbeChain}}
-		if restore(sweep) == nil {
-			return
-		}
 		if err := ipt.ClearAndDeleteChain(table.Name, firewall.ProbeChain); err != nil {
 			p.err = errors.Join(p.err, explain(backend, err.Error(), err))
 		}
 	}()
-	return examine(backend, table)
-}
-
-// examine finds out what the kernel or the programs lack. A side-car cannot load modules, and images often lack extensions.
-func examine(backend string, table firewall.Table) proof {
-	reject := firewall.Rule{Proto: "tcp", Target: "REJECT", RejectWith: "tcp-reset"}
-	comment := firewall.Rule{Comment: "routefence: probe", Target: "DROP"}
-	conntrack := firewall.Rule{CtState: "DNAT", Target: "RETURN"}
-	set := firewall.Rule{Set: firewall.ProbeChain, Target: "DROP"}
-	try := func(rules ...firewall.Rule) error {
-		var lines []string
-		for _, r := range rules {
-			lines = append(lines, "-A "+firewall.ProbeChain+" "+r.Spec())
-		}
-		return restore(firewall.Restore{Backend: backend, Table: table, Lines: lines})
-	}
-	if try(reject, comment, conntrack, set) == nil {
-		return proof{}
+	try := func(r firewall.Rule) error {
+		return restore(batch{{Backend: backend, Table: table, Lines: appending(r)}})[0]
 	}
 	if err := try(firewall.Rule{Target: "DROP"}); err != nil {
 		return proof{err: err}
 	}
-	return proof{lacks: firewall.Lacks{
-		Reject: try(reject) != nil, Comment: try(comment) != nil, Conntrack: try(conntrack) != nil, Sets: try(set) != nil,
-	}}
+	return proof{lacks: firewall.Lacks{Reject: try(rejectRule) != nil, Comment: try(commentRule) != nil,
+		Conntrack: try(conntrackRule) != nil, Sets: try(setRule(table.Family)) != nil}}
+}
+
+func program(backend string, f policy.Family) (*iptables.IPTables, error) {
+	path, err := find(f, backend, "")
+	if err != nil {
+		return nil, err
+	}
+	protocol := iptables.ProtocolIPv4
+	if f == policy.IPv6 {
+		protocol = iptables.ProtocolIPv6
+	}
+	seconds, _ := strconv.Atoi(lockWait)
+	ipt, err := iptables.New(iptables.Path(path), iptables.IPFamily(protocol), iptables.Timeout(seconds))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return ipt, nil
 }

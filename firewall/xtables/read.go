@@ -103,14 +103,12 @@ type reading struct {
 
 func (k *Kernel) readBackend(backend string) reading {
 	r := reading{firewall.Tables{}, map[firewall.Table]bool{}, map[policy.Family]error{}}
+	if backend == firewall.NFT {
+		k.readNFT(r)
+		return r
+	}
 	for _, f := range policy.Families {
-		var err error
-		if backend == firewall.NFT {
-			err = k.readNFT(r, f)
-		} else {
-			err = readLegacy(r, f)
-		}
-		if err != nil {
+		if err := readLegacy(r, f); err != nil {
 			r.errs[f] = err
 		}
 	}
@@ -120,25 +118,48 @@ func (k *Kernel) readBackend(backend string) reading {
 // incompatibleLine is how iptables-nft-save says that it leaves a table out. It exits with 0 all the same.
 var incompatibleLine = regexp.MustCompile("(?m)^# Table [`'](\\w+)' is incompatible")
 
-// readNFT starts no program if there is nothing to read.
-func (k *Kernel) readNFT(r reading, f policy.Family) error {
+// readNFT starts no program for a family that has nothing to read.
+func (k *Kernel) readNFT(r reading) {
 	all, err := k.netfilter.Tables()
 	if err != nil {
-		return err
+		r.errs[policy.IPv4], r.errs[policy.IPv6] = err, err
+		return
 	}
-	real := map[firewall.Table][]string{}
-	for t, chains := range all {
-		if t.Family == f {
-			real[t] = chains
+	real := map[policy.Family]map[firewall.Table][]string{}
+	var families []policy.Family
+	var jobs []job
+	for _, f := range policy.Families {
+		real[f] = of(all, f)
+		if len(firewall.Tables{}.Real(real[f])) == 0 {
+			continue
+		}
+		path, err := find(f, firewall.NFT, "save")
+		if err != nil {
+			r.errs[f] = err
+			continue
+		}
+		families, jobs = append(families, f), append(jobs, job{path: path, backend: firewall.NFT, args: []string{"-c"}})
+	}
+	for i, o := range runAll(jobs) {
+		f := families[i]
+		if err := errors.Join(o.err, r.take(f, o.printed, real[f])); err != nil {
+			r.errs[f] = err
 		}
 	}
-	if len(firewall.Tables{}.Real(real)) == 0 {
-		return nil
+}
+
+func of(all map[firewall.Table][]string, f policy.Family) map[firewall.Table][]string {
+	out := map[firewall.Table][]string{}
+	for t, chains := range all {
+		if t.Family == f {
+			out[t] = chains
+		}
 	}
-	saved, err := save(f, firewall.NFT)
-	if err != nil {
-		return err
-	}
+	return out
+}
+
+// take adds what iptables-nft-save printed, less the chains that are not real.
+func (r reading) take(f policy.Family, saved []byte, real map[firewall.Table][]string) error {
 	for _, match := range incompatibleLine.FindAllSubmatch(saved, -1) {
 		r.incompatible[firewall.Table{Family: f, Name: string(match[1])}] = true
 	}

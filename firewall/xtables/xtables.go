@@ -141,28 +141,63 @@ func (k *Kernel) Apply(changes []firewall.Change) error {
 	defer k.mu.Unlock()
 	k.cached = nil
 	failed := map[policy.Family]error{}
-	for _, c := range changes {
-		if failed[c.Of()] != nil {
-			continue
+	for len(changes) > 0 {
+		var restores []firewall.Restore
+		for len(changes) > 0 {
+			c, ok := changes[0].(firewall.Restore)
+			if !ok {
+				break
+			}
+			if failed[c.Of()] == nil {
+				restores = append(restores, c)
+			}
+			changes = changes[1:]
 		}
-		if err := k.apply(c); err != nil {
-			failed[c.Of()] = fmt.Errorf("%s firewall: %w", c.Of(), err)
+		k.restore(restores, failed)
+		if len(changes) > 0 {
+			if c := changes[0]; failed[c.Of()] == nil {
+				fail(failed, c.Of(), k.apply(c))
+			}
+			changes = changes[1:]
 		}
 	}
 	return errors.Join(failed[policy.IPv4], failed[policy.IPv6])
 }
 
-func (k *Kernel) apply(c firewall.Change) error {
-	switch c := c.(type) {
-	case firewall.Kept:
-		return nil
-	case firewall.Restore:
-		err := restore(c)
-		if errors.Is(err, errIncompatible) && k.choice == Auto && c.Backend == k.backend && k.avoid == "" {
-			// The next list proves the other backend. It is tried once: each proof writes, and each write wakes.
-			k.avoid, k.backend = k.backend, ""
+func fail(failed map[policy.Family]error, f policy.Family, err error) {
+	if err != nil && failed[f] == nil {
+		failed[f] = fmt.Errorf("%s firewall: %w", f, err)
+	}
+}
+
+// restore writes tables: the families side by side, the batches of one family one after the other.
+func (k *Kernel) restore(restores []firewall.Restore, failed map[policy.Family]error) {
+	queues := map[policy.Family][]batch{}
+	for _, b := range batches(restores) {
+		f := b[0].Table.Family
+		queues[f] = append(queues[f], b)
+	}
+	for len(queues[policy.IPv4])+len(queues[policy.IPv6]) > 0 {
+		var now []batch
+		for _, f := range policy.Families {
+			if q := queues[f]; len(q) > 0 && failed[f] == nil {
+				now = append(now, q[0])
+			}
+			queues[f] = queues[f][min(1, len(queues[f])):]
 		}
-		return err
+		for i, err := range restore(now...) {
+			if errors.Is(err, errIncompatible) && k.choice == Auto && now[i][0].Backend == k.backend && k.avoid == "" {
+				// The next list proves the other backend. It is tried once: each proof writes, and each write wakes.
+				k.avoid, k.backend = k.backend, ""
+			}
+			fail(failed, now[i][0].Table.Family, err)
+		}
+	}
+}
+
+func (k *Kernel) apply(c firewall.Change) error {
+	if _, remark := c.(firewall.Kept); remark {
+		return nil
 	}
 	err := k.netfilter.Apply(c)
 	if set, ok := c.(firewall.SetUpdate); ok && set.Create && err != nil {
