@@ -47,7 +47,7 @@ func newBench(list ...string) *bench {
 	}
 	b.r.state.Routes = []routes.Route{{Family: policy.IPv4, Table: routes.TableMain, Dst: netip.MustParsePrefix("0.0.0.0/0"),
 		Type: routes.Unicast, Hops: []routes.Hop{{Link: 2}}}}
-	b.Agent = New(Config{Fenced: policy.Patterns{"eth0"}, Tunnels: policy.Patterns{"tun0"}, ReadyWhen: WhenFenced,
+	b.Agent = New(Config{Fenced: policy.Patterns{"eth0"}, Tunnels: policy.Patterns{"tun0"}, ReadyWhen: WhenFenced, Translation: IgnoreTranslation,
 		Resync: 10 * time.Second, Passed: func(time.Duration) {}}, Kernel{b.r, b.f, &b.severed}, []Source{b.src}, zap.New(core))
 	return b
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,7 +18,7 @@ func logChanges[T fmt.Stringer](log *zap.Logger, layer string, changes []T) {
 		return
 	}
 	for _, c := range changes {
-		log.Info("change", zap.String("layer", layer), zap.Stringer("write", c))
+		log.Info("change", zap.String("layer", layer), zap.String("write", strings.ReplaceAll(c.String(), "\n", "; ")))
 	}
 }
 

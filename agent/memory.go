@@ -23,6 +23,8 @@ type memory struct {
 	verified  time.Time
 	duration  time.Duration
 	unsettled int
+	// waiting says that a translation may still come which would make a blocked network reachable.
+	waiting bool
 	failing   int
 	told      string
 }
@@ -60,8 +62,11 @@ func (m *memory) pace(resync time.Duration) (gap, limit time.Duration) {
 		gap = max(gap, min(minGap<<min(m.unsettled, 20), maxGap))
 	}
 	limit = resync
+	if m.waiting {
+		limit = min(limit, translationPoll)
+	}
 	if m.failing > 0 {
-		limit = min(resync, retryFirst<<min(m.failing-1, 20))
+		limit = min(limit, retryFirst<<min(m.failing-1, 20))
 	}
 	return gap, limit
 }

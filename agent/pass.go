@@ -210,6 +210,7 @@ func (a *Agent) remember(s *State, p plan, wrote bool, took time.Duration) {
 	} else {
 		m.unsettled = 0
 	}
+	m.waiting = a.Translation == FollowTranslation && (s.Phase == Blocked || s.Phase == Partial)
 	if s.err != nil {
 		m.failing++
 	} else {
