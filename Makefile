@@ -17,7 +17,7 @@ BINARIES := $(patsubst cmd/%,bin/%,$(wildcard cmd/routefence cmd/routefence-webh
 # Packages whose tests make network namespaces stand on one of these.
 NEEDS_ROOT := routefence/test/
 
-.PHONY: help build demo test unit bench lint fuzz clean cleanup $(BINARIES)
+.PHONY: help build demo test apiserver unit bench lint fuzz clean cleanup $(BINARIES)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -40,6 +40,12 @@ test: ## run all tests with the race detector (root; minutes)
 	@$(MAKE) --no-print-directory build
 	go build -race ./...
 	go test -race -count=1 -p 1 -timeout 15m ./...
+	@$(MAKE) --no-print-directory apiserver
+
+apiserver: ## test --shoot against a real kube-apiserver (root; builds that once, which takes minutes)
+	@test/deps.sh test
+	@test/apiserver/server/build.sh
+	cd test/apiserver && go test -race -count=1 -timeout 20m ./...
 
 unit: ## run the tests that need neither root nor installed programs
 	go test $$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep -v '$(NEEDS_ROOT)' | cut -d' ' -f1)
@@ -51,7 +57,9 @@ bench: ## run the benchmarks (root; BENCH=pattern chooses)
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
 	go vet ./...
+	go -C test/apiserver vet ./...
 	$(STATICCHECK) ./...
+	cd test/apiserver && $(STATICCHECK) ./...
 
 fuzz: ## run each fuzz target for a while (FUZZTIME=10s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's/func //' | while IFS=: read -r file name; do \

@@ -11,7 +11,7 @@ needs="ip:iproute2 iptables-nft-restore:iptables iptables-legacy-restore:iptable
 case ${1:-} in
 demo) needs="$needs openvpn:openvpn" ;;
 # The race detector links with a C compiler and the C library's headers.
-test) needs="$needs ss:iproute2 ipset:ipset conntrack:conntrack gcc:gcc /usr/include/stdlib.h:libc6-dev" ;;
+test) needs="$needs ss:iproute2 ipset:ipset conntrack:conntrack gcc:gcc etcd:etcd-server /usr/include/stdlib.h:libc6-dev" ;;
 *)
 	echo "usage: $0 demo|test" >&2
 	exit 2

@@ -21,12 +21,13 @@ import (
 const (
 	// answerWait bounds a list, from the first byte sent to the last one received, and the first answer to a watch.
 	answerWait = 10 * time.Second
-	// watchTime is how long a watch is asked for at most. Pings find a dead connection, but not a server or a proxy that lives and
-	// says nothing (kubernetes-sigs/controller-runtime#2547): such a watch is found out by not ending when it should.
-	// Watching on from a known revision costs the API server less than the renewal of a Lease.
-	watchTime = 45 * time.Second
+	// watchTime is how long a watch is asked for at most. A watch that has begun goes on after its token was revoked or its right was
+	// taken away, and one through a proxy that lives but has lost its other side says nothing for ever
+	// (kubernetes-sigs/controller-runtime#2547): both come out when the watch ends, or does not. Watching on from a known revision
+	// costs the API server about what the renewal of a Lease does.
+	watchTime = 25 * time.Second
 	// grace is how much later than asked a watch may end.
-	grace = 10 * time.Second
+	grace = 5 * time.Second
 	// proof is how long a watch must stand to count as working.
 	proof = 2 * time.Second
 	// maxWatch bounds what one watch may send.

@@ -1,0 +1,159 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	authentication "k8s.io/api/authentication/v1"
+	core "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/routefence/routefence/test/rig"
+)
+
+// reader is a service account in a namespace named as the Cluster, with the rights of manifests/api-source.yaml and no others.
+type reader struct {
+	s    *seed
+	t    rig.T
+	name string
+	dir  string
+}
+
+// reader makes the namespace, the account, its rights, its token file and its kubeconfig.
+func (s *seed) reader(t rig.T, dir, name string) *reader {
+	t.Helper()
+	r := &reader{s: s, t: t, name: name, dir: dir}
+	ctx := context.Background()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("reader %s: %v", name, err)
+		}
+	}
+	_, err := s.typed.CoreV1().Namespaces().Create(ctx, &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	must(err)
+	_, err = s.typed.CoreV1().ServiceAccounts(name).Create(ctx, &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "routefence"}}, metav1.CreateOptions{})
+	must(err)
+	r.grant()
+	r.newToken("first")
+	r.kubeconfig(s.door.address())
+	return r
+}
+
+// grant gives the rights; see manifests/api-source.yaml.
+func (r *reader) grant() {
+	r.t.Helper()
+	verbs := []string{"get", "list", "watch"}
+	ctx := context.Background()
+	subject := []rbac.Subject{{Kind: "ServiceAccount", Namespace: r.name, Name: "routefence"}}
+	_, err := r.s.typed.RbacV1().ClusterRoles().Create(ctx, &rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: r.name}, Rules: []rbac.PolicyRule{
+		{APIGroups: []string{"extensions.gardener.cloud"}, Resources: []string{"clusters"}, ResourceNames: []string{r.name}, Verbs: verbs},
+		{APIGroups: []string{"core.gardener.cloud"}, Resources: []string{"shoots"}, ResourceNames: []string{shootName}, Verbs: verbs}}}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = r.s.typed.RbacV1().ClusterRoleBindings().Create(ctx, &rbac.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: r.name},
+			RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: r.name}, Subjects: subject}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		r.t.Fatalf("grant: %v", err)
+	}
+}
+
+// grantInfrastructure also lets the account read the Infrastructure.
+func (r *reader) grantInfrastructure() {
+	r.t.Helper()
+	ctx := context.Background()
+	_, err := r.s.typed.RbacV1().Roles(r.name).Create(ctx, &rbac.Role{ObjectMeta: metav1.ObjectMeta{Name: "infrastructure"}, Rules: []rbac.PolicyRule{
+		{APIGroups: []string{"extensions.gardener.cloud"}, Resources: []string{"infrastructures"}, ResourceNames: []string{shootName},
+			Verbs: []string{"get", "list", "watch"}}}}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = r.s.typed.RbacV1().RoleBindings(r.name).Create(ctx, &rbac.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "infrastructure"},
+			RoleRef:  rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "Role", Name: "infrastructure"},
+			Subjects: []rbac.Subject{{Kind: "ServiceAccount", Namespace: r.name, Name: "routefence"}}}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		r.t.Fatalf("grant: %v", err)
+	}
+}
+
+// revoke takes the rights away.
+func (r *reader) revoke() {
+	r.t.Helper()
+	if err := r.s.typed.RbacV1().ClusterRoleBindings().Delete(context.Background(), r.name, metav1.DeleteOptions{}); err != nil {
+		r.t.Fatalf("revoke: %v", err)
+	}
+	if err := r.s.typed.RbacV1().ClusterRoles().Delete(context.Background(), r.name, metav1.DeleteOptions{}); err != nil {
+		r.t.Fatalf("revoke: %v", err)
+	}
+}
+
+// newToken writes a token that is bound to a Secret: deleting that revokes it.
+func (r *reader) newToken(secret string) {
+	r.t.Helper()
+	ctx := context.Background()
+	bound, err := r.s.typed.CoreV1().Secrets(r.name).Create(ctx, &core.Secret{ObjectMeta: metav1.ObjectMeta{Name: secret}}, metav1.CreateOptions{})
+	if err != nil {
+		r.t.Fatalf("token: %v", err)
+	}
+	request := &authentication.TokenRequest{Spec: authentication.TokenRequestSpec{
+		BoundObjectRef: &authentication.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: secret, UID: bound.UID}}}
+	token, err := r.s.typed.CoreV1().ServiceAccounts(r.name).CreateToken(ctx, "routefence", request, metav1.CreateOptions{})
+	if err != nil {
+		r.t.Fatalf("token: %v", err)
+	}
+	writeFile(r.t, r.file("token"), []byte(token.Status.Token))
+}
+
+func (r *reader) revokeToken(secret string) {
+	r.t.Helper()
+	if err := r.s.typed.CoreV1().Secrets(r.name).Delete(context.Background(), secret, metav1.DeleteOptions{}); err != nil {
+		r.t.Fatalf("revoke a token: %v", err)
+	}
+}
+
+func (r *reader) file(name string) string { return filepath.Join(r.dir, r.name+"-"+name) }
+
+// kubeconfig writes a kubeconfig that names the token and the CA as files.
+func (r *reader) kubeconfig(address string) string {
+	r.t.Helper()
+	c := api.NewConfig()
+	c.Clusters["seed"] = &api.Cluster{Server: "https://" + address, CertificateAuthority: filepath.Join(r.s.dir, "ca.crt")}
+	c.AuthInfos["reader"] = &api.AuthInfo{TokenFile: r.file("token")}
+	c.Contexts["seed"] = &api.Context{Cluster: "seed", AuthInfo: "reader"}
+	c.CurrentContext = "seed"
+	if err := clientcmd.WriteToFile(*c, r.file("kubeconfig")); err != nil {
+		r.t.Fatalf("kubeconfig: %v", err)
+	}
+	return r.file("kubeconfig")
+}
+
+// eventually waits until said holds and returns how long that took.
+func eventually(t rig.T, within time.Duration, said func() (string, bool)) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	var last string
+	for time.Since(begin) < within {
+		var ok bool
+		if last, ok = said(); ok {
+			return time.Since(begin)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("not within %s: %s", within, last)
+	return 0
+}
+
+// words reports whether a text has all of the words.
+func words(text string, all ...string) (string, bool) {
+	for _, w := range all {
+		if !strings.Contains(text, w) {
+			return fmt.Sprintf("no %q in %q", w, text), false
+		}
+	}
+	return text, true
+}

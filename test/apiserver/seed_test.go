@@ -1,0 +1,171 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/routefence/routefence/test/rig"
+)
+
+// seed is a real API server with its etcd, in a network namespace of its own: the ports are the same each time, and nothing of it
+// is left when the lab ends.
+type seed struct {
+	t       rig.T
+	lab     *rig.Lab
+	space   *rig.Namespace
+	dir     string
+	ca      *authority
+	etcd    *rig.Process
+	server  *rig.Process
+	door    *relay
+	admin   *rest.Config
+	objects dynamic.Interface
+	typed   kubernetes.Interface
+}
+
+const (
+	etcdURL    = "http://127.0.0.1:2379"
+	serverPort = "6443"
+)
+
+func newSeed(t rig.T, lab *rig.Lab) *seed {
+	t.Helper()
+	s := &seed{t: t, lab: lab, space: lab.Namespace("seed"), dir: filepath.Join(lab.Dir, "seed")}
+	if err := os.Mkdir(s.dir, 0o700); err != nil {
+		t.Fatalf("%v", err)
+	}
+	s.ca = newAuthority(t, s.dir, "ca")
+	s.ca.issue(t, "server", pkix.Name{CommonName: "kube-apiserver"})
+	s.ca.issue(t, "admin", pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}})
+	s.ca.issue(t, "accounts", pkix.Name{CommonName: "accounts"})
+	s.etcd = s.space.Start("etcd", "--data-dir", filepath.Join(s.dir, "etcd"), "--listen-client-urls", etcdURL, "--advertise-client-urls", etcdURL,
+		"--listen-peer-urls", "http://127.0.0.1:2380", "--initial-advertise-peer-urls", "http://127.0.0.1:2380",
+		"--initial-cluster", "default=http://127.0.0.1:2380", "--unsafe-no-fsync")
+	s.door = newRelay(t, nil, s.space, "127.0.0.1:"+serverPort)
+	s.admin = s.config("admin")
+	s.admin.QPS, s.admin.Burst = 1000, 1000
+	s.objects, s.typed = dynamic.NewForConfigOrDie(s.admin), kubernetes.NewForConfigOrDie(s.admin)
+	s.start()
+	s.install(gardenerCRD(t, "clusters"), gardenerCRD(t, "infrastructures"), shootCRD)
+	return s
+}
+
+// start starts the API server and waits until it is ready.
+func (s *seed) start() {
+	s.t.Helper()
+	file := func(name string) string { return filepath.Join(s.dir, name) }
+	s.server = s.space.Start(command(s.t, nil, "server/build.sh"), "--etcd-servers="+etcdURL, "--secure-port="+serverPort,
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.0.0.0/24",
+		"--authorization-mode=RBAC", "--client-ca-file="+file("ca.crt"), "--tls-cert-file="+file("server.crt"),
+		"--tls-private-key-file="+file("server.key"), "--service-account-issuer=https://seed.test",
+		"--service-account-key-file="+file("accounts.key"), "--service-account-signing-key-file="+file("accounts.key"),
+		"--disable-admission-plugins=ServiceAccount,DefaultStorageClass",
+		// Debian's etcd is too old for this one and the server would say so for ever.
+		"--feature-gates=SizeBasedListCostEstimate=false")
+	s.ready()
+}
+
+func (s *seed) ready() {
+	s.t.Helper()
+	var err error
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		_, err = s.typed.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		if !s.server.Running() || !s.etcd.Running() {
+			break
+		}
+	}
+	s.t.Fatalf("the API server is not ready: %v\n%s\n%s", err, tail(s.etcd.Output()), tail(s.server.Output()))
+}
+
+// stop ends the API server as kubelet would, and leaves etcd alone.
+func (s *seed) stop() {
+	s.server.Signal(9)
+	_, _ = s.server.Wait(10 * time.Second)
+}
+
+func tail(text string) string { return text[max(0, len(text)-3000):] }
+
+// config is the configuration of who has the certificate of a name.
+func (s *seed) config(name string) *rest.Config {
+	return &rest.Config{Host: "https://" + s.door.address(), TLSClientConfig: rest.TLSClientConfig{
+		CAFile: filepath.Join(s.dir, "ca.crt"), CertFile: filepath.Join(s.dir, name+".crt"), KeyFile: filepath.Join(s.dir, name+".key"),
+	}}
+}
+
+// authority is a CA whose certificates lie as files in a directory.
+type authority struct {
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t rig.T, dir, name string) *authority {
+	t.Helper()
+	a := &authority{dir: dir}
+	a.cert = &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	a.key = a.sign(t, name, a.cert, nil)
+	return a
+}
+
+// issue writes NAME.crt and NAME.key.
+func (a *authority) issue(t rig.T, name string, subject pkix.Name) {
+	t.Helper()
+	a.sign(t, name, &x509.Certificate{Subject: subject, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}, a)
+}
+
+// sign makes a key and its certificate, signed by itself if there is no signer.
+func (a *authority) sign(t rig.T, name string, template *x509.Certificate, signer *authority) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	parent, with := template, key
+	if signer != nil {
+		parent, with = signer.cert, signer.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), with)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	secret, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	writeFile(t, filepath.Join(a.dir, name+".crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	writeFile(t, filepath.Join(a.dir, name+".key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}))
+	return key
+}
+
+// writeFile replaces a file as the kubelet does: whole.
+func writeFile(t rig.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		t.Fatalf("%v", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatalf("%v", err)
+	}
+}

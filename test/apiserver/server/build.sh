@@ -1,0 +1,27 @@
+#!/bin/sh
+# Prints the path of a kube-apiserver for the tests. KUBEBUILDER_ASSETS, if set, names a directory that holds one; else it is
+# built from its Go module, which takes minutes, and kept outside the repository for the next time.
+set -eu
+version=v1.34.4
+if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
+	[ -x "$KUBEBUILDER_ASSETS/kube-apiserver" ] || { echo "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS: no kube-apiserver in it" >&2; exit 1; }
+	echo "$KUBEBUILDER_ASSETS/kube-apiserver"
+	exit
+fi
+dir=${XDG_CACHE_HOME:-$HOME/.cache}/routefence/kube-apiserver
+binary=$dir/kube-apiserver-$version
+if [ ! -x "$binary" ]; then
+	echo "building kube-apiserver $version once, this takes minutes" >&2
+	mkdir -p "$dir"
+	# Under a name of its own until it is whole; a second build at the same time does no harm.
+	new=$(mktemp "$dir/new.XXXXXX")
+	trap 'rm -f "$new"' EXIT
+	trap 'exit 130' INT TERM
+	package=k8s.io/component-base/version
+	(cd "$(dirname "$0")" && CGO_ENABLED=0 nice go build -trimpath -o "$new" \
+		-ldflags "-s -w -X $package.gitVersion=$version -X $package.gitMajor=1 -X $package.gitMinor=34" \
+		k8s.io/kubernetes/cmd/kube-apiserver)
+	chmod +x "$new"
+	mv "$new" "$binary"
+fi
+echo "$binary"
