@@ -195,6 +195,7 @@ func isJump(r Rule) bool {
 // of the table may still know that none of its chains was there before us.
 func newMark(table Table, tables Tables, backend string) func(base string) string {
 	chains, exists := tables[table]
+	exists = exists && !onlyProbe(chains)
 	made := false
 	for _, chain := range chains {
 		made = made || slices.ContainsFunc(chain.Rules, func(r Rule) bool { return r.Comment == commentMadeTable })

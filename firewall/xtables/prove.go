@@ -24,13 +24,41 @@ type proof struct {
 // who lists, which must not lead to the next proof at once.
 const proveAgain = 20 * time.Second
 
-// prove finds a backend that takes writes. Listing proves nothing: a backend can list without the permission to write, without
-// the modules to write with, and with its lock on a read-only file system.
-func (k *Kernel) prove() error {
+// choose makes sure that there is a backend to work on. As long as nothing has failed it takes the most wanted one at its
+// word: the fence itself is the write that proves it, sooner and better than any probe, since it is read back. Once that write
+// has failed, a backend must prove itself.
+func (k *Kernel) choose() error {
 	if k.backend != "" {
 		k.proveMissing()
 		return nil
 	}
+	if b := k.candidates()[0]; !k.doubted && k.complete(b) {
+		k.backend = b
+		return nil
+	}
+	return k.prove()
+}
+
+// complete reports whether the programs of a backend are there for every family.
+func (k *Kernel) complete(backend string) bool {
+	for _, f := range policy.Families {
+		if !absent(f) && usable(f, backend) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// doubt is for a write that failed before any succeeded: the next list proves the backends.
+func (k *Kernel) doubt(f policy.Family, err error) {
+	if !k.proven[f] && !errors.Is(err, errLocked) {
+		k.doubted, k.backend = true, ""
+	}
+}
+
+// prove finds a backend that takes writes. Listing proves nothing: a backend can list without the permission to write, without
+// the modules to write with, and with its lock on a read-only file system.
+func (k *Kernel) prove() error {
 	var errs []error
 	best, most := "", 0
 	for _, b := range k.candidates() {
@@ -54,6 +82,7 @@ func (k *Kernel) prove() error {
 		return fmt.Errorf("no usable iptables backend: %w", errors.Join(errs...))
 	}
 	k.backend, k.proved = best, time.Now()
+	k.proven = map[policy.Family]bool{policy.IPv4: true, policy.IPv6: true}
 	k.log.Info("firewall backend proven", zap.String("backend", best))
 	for _, err := range errs {
 		k.warn(err.Error())
@@ -67,7 +96,7 @@ func (k *Kernel) proveMissing() {
 		return
 	}
 	for _, f := range policy.Families {
-		if p, tried := k.proofs[f]; !absent(f) && (!tried || p.err != nil) {
+		if p := k.proofs[f]; !absent(f) && p.err != nil {
 			k.proved = time.Now()
 			k.proofs[f] = k.proofsOf(k.backend, f)[f]
 		}

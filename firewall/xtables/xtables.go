@@ -39,8 +39,11 @@ type Kernel struct {
 	log       *zap.Logger
 
 	mu sync.Mutex
-	// backend is the proven one, "" as long as there is none, and proofs what its proof showed, by family.
+	// backend is the one in use, "" as long as there is none. proven are the families in which it has taken a write, doubted
+	// says that it refused the first one. proofs is what its proof showed, if it came to that, and proved when.
 	backend string
+	proven  map[policy.Family]bool
+	doubted bool
 	proofs  map[policy.Family]proof
 	proved  time.Time
 	// avoid is a backend that took the proof and refused the rules.
@@ -51,7 +54,8 @@ type Kernel struct {
 
 // New returns the firewall for a --firewall choice: auto, nft or legacy. It touches nothing yet.
 func New(choice string, n Netfilter, log *zap.Logger) *Kernel {
-	return &Kernel{choice: choice, netfilter: n, log: log, warned: map[string]bool{}}
+	return &Kernel{choice: choice, netfilter: n, log: log,
+		proven: map[policy.Family]bool{}, proofs: map[policy.Family]proof{}, warned: map[string]bool{}}
 }
 
 // Backend returns the proven backend, "" if there is none yet.
@@ -100,7 +104,7 @@ func (k *Kernel) Read() (firewall.Snapshot, error) {
 
 func (k *Kernel) list() (firewall.Snapshot, error) {
 	k.cached = nil
-	if err := k.prove(); err != nil {
+	if err := k.choose(); err != nil {
 		return unread(err), err
 	}
 	c, err := k.read(k.backend)
@@ -186,11 +190,17 @@ func (k *Kernel) restore(restores []firewall.Restore, failed map[policy.Family]e
 			queues[f] = queues[f][min(1, len(queues[f])):]
 		}
 		for i, err := range restore(now...) {
+			f := now[i][0].Table.Family
 			if errors.Is(err, errIncompatible) && k.choice == Auto && now[i][0].Backend == k.backend && k.avoid == "" {
 				// The next list proves the other backend. It is tried once: each proof writes, and each write wakes.
 				k.avoid, k.backend = k.backend, ""
 			}
-			fail(failed, now[i][0].Table.Family, err)
+			if err == nil {
+				k.proven[f] = true
+			} else {
+				k.doubt(f, err)
+			}
+			fail(failed, f, err)
 		}
 	}
 }
