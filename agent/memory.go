@@ -25,8 +25,8 @@ type memory struct {
 	unsettled int
 	// waiting says that a translation may still come which would make a blocked network reachable.
 	waiting bool
-	failing   int
-	told      string
+	failing int
+	told    string
 }
 
 // wanted is all that decides what the fence looks like besides the kernel itself.
@@ -43,8 +43,11 @@ func (w wanted) equal(o wanted) bool {
 const (
 	// minGap lets a burst of events become one pass.
 	minGap = 5 * time.Millisecond
-	// maxGap is how slow repairing gets at most while another program keeps undoing it.
-	maxGap = time.Second
+	// fightGap is how slow repairing gets while another program keeps undoing it, short enough for what looks like a fight and
+	// is none; longGap is how slow once fightPasses in a row have had to write.
+	fightGap    = 100 * time.Millisecond
+	fightPasses = 60
+	longGap     = time.Second
 	// retryFirst is the first wait after a pass that could not read or write the kernel.
 	retryFirst = 100 * time.Millisecond
 	// translationPoll is how soon a blocked network is looked at again: legacy nat rules make no event, and the VPN's
@@ -52,15 +55,20 @@ const (
 	translationPoll = time.Second
 )
 
-// pace returns how long to rest before the next pass whatever happens, and how long to wait for a wake-up after that.
+// pace returns how long to rest before the next pass whatever happens, and how long to wait for a wake-up after that. Both
+// and the pass itself fit into resync, which is the longest time between two read-backs.
 //
 // The rest is at least as long as the last pass took, so that a storm of events costs half a CPU at most. It doubles with every
 // pass in a row that had to write: two programs that both want their jump first must not fight in a tight loop.
 func (m *memory) pace(resync time.Duration) (gap, limit time.Duration) {
-	gap = max(minGap, min(m.duration, maxGap))
-	if m.unsettled > 1 {
-		gap = max(gap, min(minGap<<min(m.unsettled, 20), maxGap))
+	gap = max(minGap, m.duration)
+	switch {
+	case m.unsettled > fightPasses:
+		gap = max(gap, longGap)
+	case m.unsettled > 1:
+		gap = max(gap, min(minGap<<min(m.unsettled, 20), fightGap))
 	}
+	gap = min(gap, resync)
 	limit = resync
 	if m.waiting {
 		limit = min(limit, translationPoll)
@@ -68,5 +76,5 @@ func (m *memory) pace(resync time.Duration) (gap, limit time.Duration) {
 	if m.failing > 0 {
 		limit = min(limit, retryFirst<<min(m.failing-1, 20))
 	}
-	return gap, limit
+	return gap, max(0, limit-gap-m.duration)
 }

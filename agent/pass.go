@@ -48,10 +48,7 @@ type plan struct {
 // then saw. It serves every cause alike: start, event, resync, retry. It must not run twice at a time.
 func (a *Agent) Pass() *State {
 	start := time.Now()
-	reports := make([]shoot.Report, len(a.sources))
-	for i, s := range a.sources {
-		reports[i] = s.Report()
-	}
+	reports := a.reports()
 	open := a.denyFirst(reports)
 	o := a.observe()
 	a.adopt(o)
@@ -79,6 +76,14 @@ func (a *Agent) Pass() *State {
 	a.tell(s)
 	a.state.Store(s)
 	return s
+}
+
+func (a *Agent) reports() []shoot.Report {
+	out := make([]shoot.Report, len(a.sources))
+	for i, s := range a.sources {
+		out[i] = s.Report()
+	}
+	return out
 }
 
 // adopt takes over what an earlier process left in the firewall, at the first look that succeeds; denyFirst has done so for
