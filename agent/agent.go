@@ -69,12 +69,25 @@ const (
 	IgnoreTranslation Translation = "off"
 )
 
+// Lifelines says what to do about a node network that holds an address the pod lives by.
+type Lifelines string
+
+const (
+	// KeepLifelines fences the network and leaves exactly that address reachable.
+	KeepLifelines Lifelines = "keep"
+	// RefuseLifelines does not fence the network, and is not ready.
+	RefuseLifelines Lifelines = "refuse"
+)
+
 // Config is what the user chose.
 type Config struct {
 	Allow           []netip.Prefix
 	Fenced, Tunnels policy.Patterns
 	Translation     Translation
 	ReadyWhen       Readiness
+	Lifelines       Lifelines
+	// Known are lifelines that the kernel does not tell: DNS servers, the API server.
+	Known []policy.Lifeline
 	// Resync is the longest time between two passes.
 	Resync time.Duration
 	// Passed is told how long each pass took.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/routefence/routefence/policy"
 	"github.com/routefence/routefence/ranges"
+	"github.com/routefence/routefence/routes"
 	"github.com/routefence/routefence/shoot"
 )
 
@@ -63,7 +64,12 @@ func (ns namers) of(n netip.Prefix) []string {
 	return out
 }
 
-// policyFor returns the policy that the reports ask for.
-func (a *Agent) policyFor(reports []shoot.Report) policy.Policy {
-	return policy.New(union(reports, a.memory.adopted), a.Allow, a.Fenced, a.Tunnels)
+// policyFor returns the policy that the reports ask for in a namespace, and what is refused of it.
+func (a *Agent) policyFor(reports []shoot.Report, s routes.State) (policy.Policy, []error) {
+	p := policy.New(union(reports, a.memory.adopted), a.Allow, a.Fenced, a.Tunnels)
+	lifelines := append(s.Lifelines(p), a.Known...)
+	if a.Lifelines == RefuseLifelines {
+		return p.Refuse(lifelines)
+	}
+	return p.Keep(lifelines), nil
 }

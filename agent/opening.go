@@ -39,7 +39,7 @@ func (a *Agent) denyFirst(reports []shoot.Report) opening {
 	}
 	a.memory.denied = true
 	a.memory.adopted = s.Adopted()
-	p := a.policyFor(reports)
+	p, _ := a.policyFor(reports, s)
 	changes := slices.DeleteFunc(routes.Diff(routes.Desired(p, nil, s), s), routes.Change.Removes)
 	if len(changes) == 0 {
 		return opening{}

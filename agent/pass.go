@@ -42,6 +42,8 @@ type plan struct {
 	firewall  []firewall.Change
 	degraded  []string
 	unguarded []string
+	// refused are networks that are not fenced because the pod lives by an address in them.
+	refused []error
 }
 
 // Pass reads the kernel, compares it with what the sources ask for, writes the difference, reads again, and publishes what it
@@ -103,7 +105,7 @@ func (a *Agent) adopt(o observation) {
 // source ever positively names an empty set, so what stands may be all there is.
 func (a *Agent) plan(reports []shoot.Report, o observation) plan {
 	p := plan{absent: o.firewall.Absent}
-	p.policy = a.policyFor(reports)
+	p.policy, p.refused = a.policyFor(reports, o.routes)
 	if len(p.policy.Networks) == 0 || o.routesErr != nil && o.firewallErr != nil {
 		return p
 	}

@@ -99,6 +99,7 @@ func checks(s *State, reports []shoot.Report, p plan, d *Document, readErr error
 		{"kernel-read", NotVerified, readErr},
 		{"no-leak", ReasonLeaking, leaks(d.Networks)},
 		{"interfaces", LayerMissing, said(p.unguarded)},
+		{"lifelines", InvalidNetwork, errors.Join(p.refused...)},
 	}
 	for _, f := range policy.Families {
 		out = append(out,

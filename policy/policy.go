@@ -54,6 +54,8 @@ type Policy struct {
 	Networks []netip.Prefix
 	// Allow are parts of Networks that stay reachable.
 	Allow []netip.Prefix
+	// Lifelines are those of Allow that are there for the pod's own sake; see Keep.
+	Lifelines []Lifeline
 	// Fenced and Tunnels say which interfaces are which; see Role.
 	Fenced, Tunnels Patterns
 }

@@ -192,3 +192,21 @@ func (s State) DefaultLinks() []string {
 	}
 	return out
 }
+
+// Lifelines returns what the pod lives by on its fenced interfaces: their addresses, and the gateways of their routes.
+func (s State) Lifelines(p policy.Policy) []policy.Lifeline {
+	var out []policy.Lifeline
+	for _, l := range s.Fenced(p) {
+		for _, a := range l.Addrs {
+			out = append(out, policy.Lifeline{Addr: a, Name: "own address on " + l.Name})
+		}
+		for _, r := range s.Routes {
+			for _, h := range r.Hops {
+				if h.Link == l.Index && h.Gateway.IsValid() && r.Table == TableMain {
+					out = append(out, policy.Lifeline{Addr: h.Gateway, Name: "gateway on " + l.Name})
+				}
+			}
+		}
+	}
+	return out
+}

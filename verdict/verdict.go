@@ -107,7 +107,7 @@ type join struct {
 func (j join) networks(networks []netip.Prefix, translations []policy.Translation) []Network {
 	allowed := ranges.Of(policy.Only(j.policy.Allow, j.family)...)
 	all := ranges.Of(networks...).Minus(allowed)
-	aspects := append(j.aspects(all), aspect{to: allowed, state: Allowed, cause: "--allow"})
+	aspects := append(j.aspects(all), j.allowed(allowed)...)
 	aspects = j.translate(aspects, all, translations)
 
 	out := make([]Network, len(networks))
@@ -122,6 +122,19 @@ func (j join) networks(networks []netip.Prefix, translations []policy.Translatio
 	}
 	j.unstopped(out, networks, all)
 	return out
+}
+
+// allowed says why parts of networks are exempt.
+func (j join) allowed(to ranges.Set) []aspect {
+	var out []aspect
+	for _, l := range j.policy.Lifelines {
+		one := ranges.Of(netip.PrefixFrom(l.Addr, l.Addr.BitLen()))
+		if !one.Intersect(to).Empty() {
+			out = append(out, aspect{to: one, state: Allowed, cause: "kept as a lifeline of the pod: " + l.Name})
+			to = to.Minus(one)
+		}
+	}
+	return append(out, aspect{to: to, state: Allowed, cause: "--allow"})
 }
 
 // aspects returns what happens to packets for the addresses of to.

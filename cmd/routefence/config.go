@@ -29,6 +29,7 @@ type fenceFlags struct {
 	fenced       []string
 	tunnels      []string
 	allow        []string
+	lifelines    string
 	firewall     string
 	translation  string
 }
@@ -41,6 +42,7 @@ func (f *fenceFlags) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.fenced, "fence-interfaces", []string{"eth0"}, "interfaces node traffic must never leave by; shell patterns")
 	fs.StringArrayVar(&f.tunnels, "tunnel-interfaces", []string{"tun0,bond0*"}, "interfaces of the VPN; shell patterns")
 	fs.StringArrayVar(&f.allow, "allow", nil, "CIDRs inside node networks that stay reachable")
+	fs.StringVar(&f.lifelines, "lifelines", "keep", "a node network that holds the pod's own address, gateway, DNS or API server: keep that address reachable, or refuse the network")
 	fs.StringVar(&f.firewall, "firewall", "auto", "iptables backend: auto, nft or legacy")
 	fs.StringVar(&f.translation, "translation", "auto", "follow NETMAP and DNAT of node networks in nat OUTPUT: auto or off")
 }
@@ -54,6 +56,7 @@ type agentFlags struct {
 	listen    string
 	logLevel  string
 	logFormat string
+	dryRun    bool
 }
 
 func (f *agentFlags) register(fs *pflag.FlagSet) {
@@ -64,6 +67,7 @@ func (f *agentFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.listen, "listen", ":9604", "HTTP address")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", "json", "json, or console for people")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "print what would be written, as lines for a root shell, and write nothing")
 }
 
 // fenceConfig is what fenceFlags mean.
@@ -75,6 +79,7 @@ type fenceConfig struct {
 	api             *apiSource
 	firewall        string
 	translation     agent.Translation
+	lifelines       agent.Lifelines
 }
 
 // parse checks the flags. Every mistake is a usage error that names the flag and the value.
@@ -98,9 +103,13 @@ func (f *fenceFlags) parse() (fenceConfig, error) {
 	if err := oneOf("firewall", f.firewall, "auto", "nft", "legacy"); err != nil {
 		return c, err
 	}
+	if err := oneOf("lifelines", f.lifelines, "keep", "refuse"); err != nil {
+		return c, err
+	}
 	if err := oneOf("translation", f.translation, "auto", "off"); err != nil {
 		return c, err
 	}
+	c.lifelines = agent.Lifelines(f.lifelines)
 	c.firewall, c.translation, c.shootFile = f.firewall, agent.Translation(f.translation), f.shootFile
 	if c.api, err = f.apiSource(); err != nil {
 		return c, err
@@ -199,6 +208,7 @@ func (f *agentFlags) parse() (agentConfig, error) {
 	}
 	c.listen = f.listen
 	c.Config = agent.Config{Allow: c.allow, Fenced: c.fenced, Tunnels: c.tunnels, Translation: c.translation,
+		Lifelines: c.lifelines, Known: knownLifelines(),
 		ReadyWhen: agent.Readiness(f.readyWhen), Resync: f.resync}
 	return c, nil
 }

@@ -66,6 +66,9 @@ func runExplain(out io.Writer, f *fenceFlags, addr netip.Addr, output string) er
 		networks = given
 	}
 	p := policy.New(networks, c.allow, c.fenced, c.tunnels)
+	if c.lifelines == agent.KeepLifelines {
+		p = p.Keep(append(state.Lifelines(p), knownLifelines()...))
+	}
 	var translations []policy.Translation
 	if c.translation == agent.FollowTranslation {
 		translations = chains.Translations(p)

@@ -1,0 +1,51 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/routefence/routefence/ranges"
+)
+
+// Lifeline is an address that the pod itself lives by: its own, its gateway, its DNS server, its API server.
+type Lifeline struct {
+	Addr netip.Addr
+	// Name says what it is, as in "DNS server".
+	Name string
+}
+
+func (l Lifeline) prefix() netip.Prefix { return netip.PrefixFrom(l.Addr, l.Addr.BitLen()) }
+
+// Keep returns the policy that leaves exactly those lifelines reachable which lie inside its networks. A node network typed
+// too wide must not cut the pod's DNS and everything with it (cilium/cilium#16147).
+func (p Policy) Keep(lifelines []Lifeline) Policy {
+	networks, allowed := ranges.Of(p.Networks...), ranges.Of(p.Allow...)
+	p.Lifelines = nil
+	for _, l := range lifelines {
+		if networks.Contains(l.Addr) && !allowed.Contains(l.Addr) && !slices.ContainsFunc(p.Lifelines, func(o Lifeline) bool { return o.Addr == l.Addr }) {
+			p.Lifelines = append(p.Lifelines, l)
+			p.Allow = append(p.Allow[:len(p.Allow):len(p.Allow)], l.prefix())
+		}
+	}
+	p.Allow = ranges.Of(p.Allow...).Prefixes()
+	return p
+}
+
+// Refuse returns the policy without the networks that hold a lifeline, and an error for each of those.
+func (p Policy) Refuse(lifelines []Lifeline) (Policy, []error) {
+	var kept []netip.Prefix
+	var refused []error
+	for _, n := range p.Networks {
+		i := slices.IndexFunc(lifelines, func(l Lifeline) bool { return n.Contains(l.Addr) })
+		if i < 0 {
+			kept = append(kept, n)
+			continue
+		}
+		refused = append(refused, &InvalidNetworkError{n.String(), fmt.Errorf("holds the pod's %s %s and is not fenced, as --lifelines=refuse asks",
+			lifelines[i].Name, lifelines[i].Addr)})
+	}
+	p.Networks = kept
+	p.Allow = ranges.Of(p.Allow...).Intersect(ranges.Of(kept...)).Prefixes()
+	return p, refused
+}
