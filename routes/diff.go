@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/routefence/routefence/policy"
 )
@@ -51,11 +53,22 @@ func (c Change) String() string {
 	case DelRoute:
 		return "ip " + flag(c.Route.Family) + " route del " + c.text
 	case SaveGroup:
-		return fmt.Sprintf("ip link property add dev %s altname %s", c.Link.Name, SavedName(c.Group))
+		return fmt.Sprintf("ip link property add dev %s altname %s", word(c.Link.Name), SavedName(c.Group))
 	case ForgetGroup:
-		return fmt.Sprintf("ip link property del dev %s altname %s", c.Link.Name, SavedName(c.Group))
+		return fmt.Sprintf("ip link property del dev %s altname %s", word(c.Link.Name), SavedName(c.Group))
 	}
-	return fmt.Sprintf("ip link set dev %s group %d", c.Link.Name, c.Group)
+	return fmt.Sprintf("ip link set dev %s group %d", word(c.Link.Name), c.Group)
+}
+
+// word quotes a link's name for a shell where it needs it: the kernel lets a link be called "$(reboot)".
+func word(name string) string {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._@+:-", r)
+	}
+	if strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0 {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
 func flag(f policy.Family) string {

@@ -13,7 +13,7 @@ import (
 type apiSource struct {
 	ref    cluster.Ref
 	access cluster.Access
-	cache  cache.Dir
+	cache  cluster.Cache
 }
 
 // apiSource returns nil if no object is to be watched.
@@ -28,7 +28,7 @@ func (f *fenceFlags) apiSource() (*apiSource, error) {
 	if err != nil {
 		return nil, usage("--shoot=%s: %v", f.shoot, err)
 	}
-	return &apiSource{ref: ref, access: cluster.Access{Kubeconfig: f.kubeconfig}}, nil
+	return &apiSource{ref: ref, access: cluster.Access{Kubeconfig: f.kubeconfig}, cache: cache.Dir("")}, nil
 }
 
 // keepIn checks --cache-dir. A kubeconfig that is missing may still come; a directory that is missing is a volume not mounted.

@@ -26,6 +26,9 @@ within --timeout. Whether the VPN is up does not matter. The flags are those of 
 			if timeout <= 0 {
 				return usage("--timeout=%s: must be more than 0", timeout)
 			}
+			if f.dryRun {
+				return dryRun(cmd.Context(), cmd.OutOrStdout(), c)
+			}
 			return install(cmd.Context(), c, timeout)
 		},
 	}

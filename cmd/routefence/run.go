@@ -36,6 +36,9 @@ The fence covers the union of all sources; at least one of --node-networks, --sh
 			if err != nil {
 				return err
 			}
+			if f.dryRun {
+				return dryRun(cmd.Context(), cmd.OutOrStdout(), c)
+			}
 			return runAgent(cmd.Context(), c)
 		},
 	}
