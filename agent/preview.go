@@ -31,17 +31,25 @@ func (a *Agent) Preview() (Changes, error) {
 	a.memory.adopted = append(o.routes.Adopted(), o.firewall.Adopted()...)
 	p := a.plan(reports, o)
 	if len(p.policy.Networks) == 0 {
-		return Changes{}, fmt.Errorf("no node network is known, so nothing would be written%s", troubles(reports))
+		return Changes{}, fmt.Errorf("no node network is known, so nothing would be written%s", troubles(reports, p.refused))
 	}
 	if err := o.firewall.Err(without(p.policy, p.absent)); err != nil {
 		return Changes{}, err
 	}
-	return Changes{Networks: p.policy.Networks, Backend: o.firewall.Backend, Routes: p.routes, Firewall: p.firewall,
-		Warnings: append(p.degraded, p.unguarded...)}, nil
+	c := Changes{Networks: p.policy.Networks, Backend: o.firewall.Backend, Routes: p.routes, Firewall: p.firewall,
+		Warnings: append(p.degraded, p.unguarded...)}
+	for _, err := range p.refused {
+		c.Warnings = append(c.Warnings, err.Error())
+	}
+	return c, nil
 }
 
-func troubles(reports []shoot.Report) string {
+// troubles says why nothing is known.
+func troubles(reports []shoot.Report, refused []error) string {
 	var out string
+	for _, err := range refused {
+		out += fmt.Sprintf("; %v", err)
+	}
 	for _, r := range reports {
 		if err := errors.Join(r.Err, r.Away); err != nil {
 			out += fmt.Sprintf("; %s: %v", r.Name, err)
