@@ -156,6 +156,9 @@ func TestFaults(t *testing.T) {
 			if d.Ready || d.Reason != c.reason || !strings.Contains(d.Message, "the fault") {
 				t.Errorf("ready %v, reason %s, message %q; want %s", d.Ready, d.Reason, d.Message, c.reason)
 			}
+			if n := strings.Count(d.Message, "the fault"); n > 2 {
+				t.Errorf("the message tells the fault %d times: %s", n, d.Message)
+			}
 			if err := b.State().Live(time.Now())[0].Err; err != nil {
 				t.Errorf("not live: %v", err)
 			}

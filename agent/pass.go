@@ -56,14 +56,13 @@ func (a *Agent) Pass() *State {
 	a.adopt(o)
 	p := a.plan(reports, o)
 	var applyErr error
-	wrote := !open.empty()
+	repaired := false
 	for range rounds {
 		if len(p.routes)+len(p.firewall) == 0 {
 			break
 		}
-		wrote = true
 		open = open.join(a.openings(p, o))
-		a.count(p)
+		repaired = a.count(p) || repaired
 		applyErr = a.apply(p)
 		o = a.observe()
 		p = a.plan(reports, o)
@@ -73,7 +72,7 @@ func (a *Agent) Pass() *State {
 	}
 	a.sever(open)
 	s := a.conclude(reports, o, p, applyErr)
-	a.remember(s, p, wrote, time.Since(start))
+	a.remember(s, p, repaired, time.Since(start))
 	a.Passed(a.memory.duration)
 	a.tell(s)
 	a.state.Store(s)
@@ -192,10 +191,10 @@ func write[T fmt.Stringer](log *zap.Logger, layer string, changes []T, apply fun
 	return nil
 }
 
-// count notes a repair: something is missing that stood, and nobody asked for anything else.
-func (a *Agent) count(p plan) {
+// count notes a repair, and reports whether it is one: something is missing that stood, and nobody asked for anything else.
+func (a *Agent) count(p plan) bool {
 	if !a.memory.inPlace || !a.memory.last.equal(p.wanted) {
-		return
+		return false
 	}
 	if len(p.routes) > 0 {
 		a.memory.repairs.Routes++
@@ -203,16 +202,17 @@ func (a *Agent) count(p plan) {
 	if len(p.firewall) > 0 {
 		a.memory.repairs.Firewall++
 	}
+	return true
 }
 
-func (a *Agent) remember(s *State, p plan, wrote bool, took time.Duration) {
+func (a *Agent) remember(s *State, p plan, repaired bool, took time.Duration) {
 	m := &a.memory
 	m.inPlace = s.inPlace
 	m.last = p.wanted
 	m.duration = took
 	m.started = m.started || s.inPlace
 	s.started = m.started
-	if wrote {
+	if repaired || !s.inPlace && len(p.routes)+len(p.firewall) > 0 {
 		m.unsettled++
 	} else {
 		m.unsettled = 0

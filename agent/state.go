@@ -212,16 +212,18 @@ func failures(checks []Check) []Check {
 	return slices.DeleteFunc(slices.Clone(checks), func(c Check) bool { return c.Err == nil })
 }
 
-// sentence is all that is wrong, in one line.
+// sentence is all that is wrong, in one line. Several checks may fail for one cause, which is said once.
 func sentence(failed []Check) string {
 	var out []string
 	for _, c := range failed {
-		out = append(out, oneLine(c.Err))
+		for line := range strings.SplitSeq(c.Err.Error(), "\n") {
+			if !slices.Contains(out, line) {
+				out = append(out, line)
+			}
+		}
 	}
-	return strings.Join(slices.Compact(out), "; ")
+	return strings.Join(out, "; ")
 }
-
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // summary is the message of a ready agent: "2 node networks fenced, both through tun0".
 func (s *State) summary() string {
@@ -231,9 +233,13 @@ func (s *State) summary() string {
 		out = "1 node network fenced"
 	}
 	through := map[string]int{}
+	partly := 0
 	for _, n := range s.Networks {
 		if n.State == verdict.Tunneled {
 			through[n.Interface]++
+			if !n.whole {
+				partly++
+			}
 		}
 	}
 	if len(through) == 0 {
@@ -244,7 +250,11 @@ func (s *State) summary() string {
 		parts = append(parts, quantity(n, count)+" through "+link)
 	}
 	slices.Sort(parts)
-	return out + ", " + strings.Join(parts, ", ")
+	out += ", " + strings.Join(parts, ", ")
+	if partly > 0 {
+		out += fmt.Sprintf(" (%d not as a whole)", partly)
+	}
+	return out
 }
 
 func quantity(n, of int) string {
