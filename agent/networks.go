@@ -38,23 +38,27 @@ func allKnown(reports []shoot.Report) bool {
 type namers []namer
 
 type namer struct {
-	name string
-	set  ranges.Set
+	name  string
+	alone []string
+	set   ranges.Set
 }
 
 func namersOf(reports []shoot.Report, adopted []netip.Prefix) namers {
 	var out namers
 	for _, r := range reports {
-		out = append(out, namer{r.Name, ranges.Of(r.Networks...)})
+		out = append(out, namer{r.Name, []string{r.Name}, ranges.Of(r.Networks...)})
 	}
 	if !allKnown(reports) {
-		out = append(out, namer{kernelSource, ranges.Of(adopted...)})
+		out = append(out, namer{kernelSource, []string{kernelSource}, ranges.Of(adopted...)})
 	}
 	return out
 }
 
-// of returns who names some part of a network.
+// of returns who names some part of a network. Where one source names them all, all share its name.
 func (ns namers) of(n netip.Prefix) []string {
+	if len(ns) == 1 {
+		return ns[0].alone
+	}
 	out := make([]string, 0, len(ns))
 	for _, namer := range ns {
 		if namer.set.Overlaps(n) {

@@ -20,16 +20,22 @@ func (l Lifeline) prefix() netip.Prefix { return netip.PrefixFrom(l.Addr, l.Addr
 // Keep returns the policy that leaves exactly those lifelines reachable which lie inside its networks. A node network typed
 // too wide must not cut the pod's DNS and everything with it (cilium/cilium#16147).
 func (p Policy) Keep(lifelines []Lifeline) Policy {
-	networks, allowed := ranges.Of(p.Networks...), ranges.Of(p.Allow...)
 	p.Lifelines = nil
+	allowed := p.Allow
 	for _, l := range lifelines {
-		if networks.Contains(l.Addr) && !allowed.Contains(l.Addr) && !slices.ContainsFunc(p.Lifelines, func(o Lifeline) bool { return o.Addr == l.Addr }) {
+		if contains(p.Networks, l.Addr) && !contains(allowed, l.Addr) && !slices.ContainsFunc(p.Lifelines, func(o Lifeline) bool { return o.Addr == l.Addr }) {
 			p.Lifelines = append(p.Lifelines, l)
 			p.Allow = append(p.Allow[:len(p.Allow):len(p.Allow)], l.prefix())
 		}
 	}
 	p.Allow = ranges.Of(p.Allow...).Prefixes()
 	return p
+}
+
+// contains reports whether an address is in one of the prefixes of a canonical list, of which there may be ten thousand.
+func contains(canonical []netip.Prefix, a netip.Addr) bool {
+	i, found := slices.BinarySearchFunc(canonical, a, func(p netip.Prefix, a netip.Addr) int { return p.Addr().Compare(a) })
+	return found || i > 0 && canonical[i-1].Contains(a)
 }
 
 // Refuse returns the policy without the networks that hold a lifeline, and an error for each of those.
