@@ -23,3 +23,16 @@ func (s Snapshot) Adopted() []netip.Prefix {
 	}
 	return out
 }
+
+// Allowed returns the addresses that the rules in the kernel exempt from the fence.
+func (s Snapshot) Allowed() []netip.Prefix {
+	var out []netip.Prefix
+	for table, chains := range s.Tables {
+		for _, r := range chains[ChainName].Rules {
+			if table.Name == "filter" && r.Comment == commentAllowed && r.Target == "RETURN" && r.Dst.Prefix.IsValid() {
+				out = append(out, r.Dst.Prefix)
+			}
+		}
+	}
+	return out
+}

@@ -177,6 +177,17 @@ func (s State) Adopted() []netip.Prefix {
 	return out
 }
 
+// Allowed returns the addresses that the fence in the kernel leaves out.
+func (s State) Allowed() []netip.Prefix {
+	var out []netip.Prefix
+	for _, r := range s.Routes {
+		if r.Ours() && r.Type == Throw {
+			out = append(out, r.Dst)
+		}
+	}
+	return out
+}
+
 // DefaultLinks returns the names of the interfaces that default routes of table main leave by.
 func (s State) DefaultLinks() []string {
 	var out []string

@@ -16,7 +16,7 @@ const module = "github.com/routefence/routefence/"
 
 // pure packages decide and never act: no clock, no goroutine, no kernel. They may import the standard library less what
 // acts, each other, and libraries that only compute.
-var pure = []string{"policy", "ranges", "shoot", "routes", "firewall", "verdict", "explain"}
+var pure = []string{"policy", "ranges", "shoot", "routes", "firewall", "verdict", "explain", "selftest"}
 
 // computing are the libraries that pure packages may use.
 var computing = []string{"go4.org/netipx", "go.yaml.in/yaml/"}
@@ -33,6 +33,7 @@ var edges = map[string][]string{
 	"shoot/file":         {"github.com/fsnotify/fsnotify", "go.uber.org/zap", "golang.org/x/sys/"},
 	"shoot/cluster":      {"k8s.io/client-go/", "k8s.io/apimachinery/", "go.uber.org/zap"},
 	"shoot/cache":        {},
+	"selftest/dial":      {"golang.org/x/sys/"},
 }
 
 // pkg is what "go list -json" says of a package.
