@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/routefence/routefence/policy"
 	"github.com/routefence/routefence/shoot"
@@ -115,12 +116,25 @@ func (b belief) without(err error) belief {
 
 // lose takes a failure to hear the API server.
 func (b belief) lose(err error) belief {
-	cause := causeOf(err)
-	if b.role == additional && (cause == Forbidden || cause == NotServed) && len(b.held.Reading.Networks) == 0 {
+	if b.refused(err) {
 		return b.without(explain(b.ref, err))
 	}
 	b.away = explain(b.ref, err)
 	return b
+}
+
+// refused reports whether a failure means that an additional object is not for us to read, which is how it is in most places.
+func (b belief) refused(err error) bool {
+	cause := causeOf(err)
+	return b.role == additional && (cause == Forbidden || cause == NotServed) && len(b.held.Reading.Networks) == 0
+}
+
+// longest is the longest pause after a failure.
+func (b belief) longest(err error) time.Duration {
+	if b.refused(err) {
+		return refusedPause
+	}
+	return maxPause
 }
 
 // reach takes that the API server can be heard again.

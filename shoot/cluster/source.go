@@ -111,7 +111,7 @@ func (s *Source) Run(ctx context.Context, changed func()) {
 		}
 		s.belief = s.belief.lose(err)
 		s.publish()
-		pause := time.NewTimer(s.pace.failed(retryAfter(err)))
+		pause := time.NewTimer(s.pace.failed(retryAfter(err), s.belief.longest(err)))
 		select {
 		case <-ctx.Done():
 			pause.Stop()

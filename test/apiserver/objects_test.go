@@ -185,3 +185,5 @@ func (s *seed) remove(r schema.GroupVersionResource, namespace, name string) {
 		s.t.Fatalf("delete %s: %v", name, err)
 	}
 }
+
+type infrastructureNetworking = extensions.InfrastructureStatusNetworking

@@ -142,7 +142,7 @@ func eventually(t rig.T, within time.Duration, said func() (string, bool)) time.
 		if last, ok = said(); ok {
 			return time.Since(begin)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(2 * time.Millisecond)
 	}
 	t.Fatalf("not within %s: %s", within, last)
 	return 0

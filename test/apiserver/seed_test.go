@@ -56,12 +56,22 @@ func newSeed(t rig.T, lab *rig.Lab) *seed {
 		"--listen-peer-urls", "http://127.0.0.1:2380", "--initial-advertise-peer-urls", "http://127.0.0.1:2380",
 		"--initial-cluster", "default=http://127.0.0.1:2380", "--unsafe-no-fsync")
 	s.door = newRelay(t, nil, s.space, "127.0.0.1:"+serverPort)
-	s.admin = s.config("admin")
-	s.admin.QPS, s.admin.Burst = 1000, 1000
-	s.objects, s.typed = dynamic.NewForConfigOrDie(s.admin), kubernetes.NewForConfigOrDie(s.admin)
+	s.trust()
 	s.start()
 	s.install(gardenerCRD(t, "clusters"), gardenerCRD(t, "infrastructures"), shootCRD)
 	return s
+}
+
+// trust makes the test's own clients, with the authorities that the CA file names now.
+func (s *seed) trust() {
+	s.admin = s.config("admin")
+	s.admin.QPS, s.admin.Burst = 1000, 1000
+	// As data and not as a file, or client-go would go on with what it has read of the file for five minutes.
+	var err error
+	if s.admin.CAData, err = os.ReadFile(s.admin.CAFile); err != nil {
+		s.t.Fatalf("%v", err)
+	}
+	s.objects, s.typed = dynamic.NewForConfigOrDie(s.admin), kubernetes.NewForConfigOrDie(s.admin)
 }
 
 // start starts the API server and waits until it is ready.
