@@ -36,3 +36,16 @@ func (s Snapshot) Allowed() []netip.Prefix {
 	}
 	return out
 }
+
+// TranslatedTo returns what the rules in the kernel take node networks to be translated to.
+func (s Snapshot) TranslatedTo() []netip.Prefix {
+	var out []netip.Prefix
+	for table, chains := range s.Tables {
+		for _, r := range chains[ChainName].Rules {
+			if table.Name == "mangle" && r.Comment == commentTranslated && r.Dst.Prefix.IsValid() {
+				out = append(out, r.Dst.Prefix)
+			}
+		}
+	}
+	return out
+}

@@ -29,7 +29,7 @@ func (e Evidence) routes() (Result, string) {
 	case e.Egress == "":
 		return Inconclusive, fmt.Sprintf("routing changed during the attempt (%s)", e.said())
 	case e.Role == policy.Tunnel:
-		return Pass, fmt.Sprintf("left by the tunnel %s%s, %s", e.Egress, e.translated(), e.farEnd())
+		return Pass, fmt.Sprintf("left by the tunnel %s%s%s", e.Egress, e.translated(), e.farEnd())
 	case e.Egress == "lo":
 		return Inconclusive, fmt.Sprintf("stayed in this namespace (%s)", e.said())
 	}
@@ -66,8 +66,8 @@ func (e Evidence) caught() bool {
 	return e.Stopped > 0 && e.Step != Connected && e.Step != Sent
 }
 
-// unreached reports whether the packet ended before our rules: in routing, which IPv6 asks even for a bound socket, or at a rule
-// of somebody else, for which the kernel tells the sender EPERM as it does for ours.
+// unreached reports whether the packet ended before our rules: in routing, which has nothing for that interface, or at a rule of
+// somebody else, for which the kernel tells the sender EPERM as it does for ours.
 func (e Evidence) unreached() bool {
 	return e.Step == Unrouted || e.Step == Refused && e.Error == "EPERM"
 }
@@ -79,15 +79,15 @@ func (e Evidence) translated() string {
 	return fmt.Sprintf(", translated to %s", e.TranslatedTo)
 }
 
-// farEnd says what became of a packet in the tunnel, which is not the fence's business.
+// farEnd says what became of a packet in the tunnel.
 func (e Evidence) farEnd() string {
 	switch e.Step {
 	case Connected:
-		return "and was answered"
+		return ", and was answered"
 	case Sent:
-		return "for the VPN to deliver"
+		return ", for the VPN to deliver"
 	}
-	return fmt.Sprintf("where it was not accepted (%s), which is not the fence's business", e.said())
+	return fmt.Sprintf(" (what came of it there, %s, is not the fence's business)", e.said())
 }
 
 func (e Evidence) said() string {

@@ -14,8 +14,8 @@ import (
 type Layer string
 
 // The two layers. Routes must stop a socket that leaves the choice of the way to the kernel, or send it into a tunnel. A socket that is
-// bound to a fenced interface goes there whatever routing says (in IPv4, a failed look-up counts as "then it is on-link"), so that
-// is the firewall's to stop.
+// bound to a fenced interface goes there whatever routing says, so that is the firewall's to stop: for IPv4 a failed look-up means
+// "then it is on-link", and for IPv6 routes of other interfaces, which a blackhole's lo is, do not count.
 const (
 	Routes   Layer = "routes"
 	Firewall Layer = "firewall"

@@ -55,12 +55,11 @@ func newTrial(c fenceConfig) (*trial, error) {
 // policyOf returns what is to be fenced: what the flags say, else what the fence in the kernel is for.
 func (t *trial) policyOf(c fenceConfig) policy.Policy {
 	networks, allow := c.given(), c.allow
-	standing := append(t.state.Adopted(), t.chains.Adopted()...)
-	if len(standing) == 0 {
+	if !t.stands() {
 		t.report.Problem("there is no fence in this network namespace, neither routes nor rules, so nothing was sent (\"routefence run\" puts it up)")
 	}
 	if len(networks) == 0 {
-		networks = standing
+		networks = t.standing()
 		allow = append(append(t.state.Allowed(), t.chains.Allowed()...), allow...)
 	}
 	p := policy.New(networks, allow, c.fenced, c.tunnels)
@@ -73,6 +72,19 @@ func (t *trial) policyOf(c fenceConfig) policy.Policy {
 		t.report.Note("%v", err)
 	}
 	return p
+}
+
+func (t *trial) stands() bool { return len(t.state.Adopted())+len(t.chains.Adopted()) > 0 }
+
+// standing returns the node networks that the fence in the kernel is for. It also holds what they are translated to, which belongs
+// to the VPN: nothing is sent there.
+func (t *trial) standing() []netip.Prefix {
+	routed, filtered := t.state.Adopted(), t.chains.Adopted()
+	translated := t.chains.TranslatedTo()
+	for _, n := range t.chains.Translations(policy.New(append(routed, filtered...), nil, nil, nil)) {
+		translated = append(translated, n.To)
+	}
+	return ranges.Of(routed...).Minus(ranges.Of(translated...)).Union(ranges.Of(filtered...)).Prefixes()
 }
 
 // maxBound is how many fenced interfaces sockets are bound to; with a pattern such as "*" there may be hundreds.
@@ -163,7 +175,7 @@ func (t *trial) chosen(barred ranges.Set) []selftest.Target {
 
 // run makes all attempts, one after the other: only so can a count be told to belong to one of them.
 func (t *trial) run(targets []selftest.Target) error {
-	if len(t.state.Adopted())+len(t.chains.Adopted()) == 0 {
+	if !t.stands() {
 		return nil // all would leak, and prove nothing that is not known
 	}
 	if len(targets) == 0 {

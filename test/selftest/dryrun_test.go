@@ -27,7 +27,7 @@ var fences = map[string]struct {
 				t.Fatal(got.Stderr)
 			}
 		},
-		args:    []string{bothNetworks, "--fence-interfaces=eth*"},
+		args: []string{bothNetworks, "--fence-interfaces=eth*"},
 	},
 	"translated": {
 		prepare: func(_ *testing.T, r *rig.Rig, backend string) {
