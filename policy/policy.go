@@ -56,6 +56,9 @@ type Policy struct {
 	Allow []netip.Prefix
 	// Lifelines are those of Allow that are there for the pod's own sake; see Keep.
 	Lifelines []Lifeline
+	// Replies are parts of Networks: connections that come in from there over a fenced interface get their answers, while
+	// those that begin here stay fenced. See Answer.
+	Replies []netip.Prefix
 	// Fenced and Tunnels say which interfaces are which; see Role.
 	Fenced, Tunnels Patterns
 }
@@ -75,6 +78,13 @@ func New(networks, allow []netip.Prefix, fenced, tunnels Patterns) Policy {
 func (p Policy) Within(s ranges.Set) Policy {
 	p.Networks = ranges.Of(p.Networks...).Intersect(s).Prefixes()
 	p.Allow = ranges.Of(p.Allow...).Intersect(s).Prefixes()
+	p.Replies = ranges.Of(p.Replies...).Intersect(s).Prefixes()
+	return p
+}
+
+// Less returns the policy without what it says about a family.
+func (p Policy) Less(f Family) Policy {
+	p.Networks, p.Allow, p.Replies = Except(p.Networks, f), Except(p.Allow, f), Except(p.Replies, f)
 	return p
 }
 

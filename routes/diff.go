@@ -86,16 +86,17 @@ func SavedName(group uint32) string { return fmt.Sprintf("%s%d", SavedPrefix, gr
 
 // compare orders routes of ours by all that tells two of them apart; equal ones are the same to the kernel and to us.
 func compare(a, b Route) int {
-	return cmp.Or(cmp.Compare(a.Family, b.Family), a.Dst.Compare(b.Dst), cmp.Compare(a.Metric, b.Metric), cmp.Compare(a.Type, b.Type),
-		a.Src.Compare(b.Src), cmp.Compare(a.link(), b.link()))
+	one, other := a.hop(), b.hop()
+	return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.Table, b.Table), a.Dst.Compare(b.Dst), cmp.Compare(a.Metric, b.Metric),
+		cmp.Compare(a.Type, b.Type), a.Src.Compare(b.Src), cmp.Compare(one.Link, other.Link), one.Gateway.Compare(other.Gateway))
 }
 
-// link is the device of a unicast route. IPv6 hangs a blackhole off lo, IPv4 off nothing: there it means nothing.
-func (r Route) link() int {
+// hop is where a unicast route leads. IPv6 hangs a blackhole off lo, IPv4 off nothing: there it means nothing.
+func (r Route) hop() Hop {
 	if r.Type == Unicast && len(r.Hops) > 0 {
-		return r.Hops[0].Link
+		return r.Hops[0]
 	}
-	return 0
+	return Hop{}
 }
 
 // inOrder returns the routes in the order of compare, which the kernel's list of an IPv4 table has already.
@@ -148,6 +149,9 @@ func routeChanges(wanted []Route, have State) (adds, dels []Change) {
 			ours = ours[1:]
 		}
 	}
+	// A blackhole goes before the sink over it: alone for a moment, it would cut the answers that a sink of another length lets
+	// through by then.
+	slices.Reverse(dels)
 	return adds, dels
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // Exposed returns the addresses of node networks that routing sends, for some packets, to an interface which is neither a tunnel
-// nor lo: what runs there now is a connection outside of the VPN.
+// nor lo: what runs there now is a connection outside of the VPN. Answers to connections that came in are not meant.
 func (s State) Exposed(p policy.Policy) ranges.Set {
 	var out ranges.Set
 	for _, f := range policy.Families {
@@ -16,7 +16,7 @@ func (s State) Exposed(p policy.Policy) ranges.Set {
 		}
 		paths, _ := s.Paths(f, to)
 		for _, path := range paths {
-			if path.Fate == Device && path.Link.Name != "lo" && p.Role(path.Link.Name) != policy.Tunnel {
+			if path.Fate == Device && !path.Reply && path.Link.Name != "lo" && p.Role(path.Link.Name) != policy.Tunnel {
 				out = out.Union(path.To)
 			}
 		}

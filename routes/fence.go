@@ -22,6 +22,7 @@ type Fence struct {
 //
 // Per family, whatever the number of networks:
 //
+//	95: from all fwmark 0x9604/0xffff lookup 9605     only with Replies, see replies.go
 //	96: from all lookup main suppress_prefixlength 0 suppress_ifgroup 9604
 //	97: from all lookup 9604
 //
@@ -47,9 +48,11 @@ func Desired(p policy.Policy, translations []policy.Translation, s State) Fence 
 		if len(networks) == 0 {
 			continue
 		}
+		sink := s.sink(f.Grouped, family)
 		f.Rules = append(f.Rules, rulesOf(family)...)
 		f.Routes = append(f.Routes, routesOf(family, networks, policy.Only(p.Allow, family))...)
-		f.Routes = append(f.Routes, translated(networks, family, translations, s.sink(f.Grouped, family))...)
+		f.Routes = append(f.Routes, translated(networks, family, translations, sink)...)
+		f.answer(p, family, sink, s)
 	}
 	return f
 }

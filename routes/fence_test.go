@@ -29,7 +29,8 @@ func prefixes(t *rapid.T, label string, least int) []netip.Prefix {
 }
 
 func drawPolicy(t *rapid.T, label string) policy.Policy {
-	return policy.New(prefixes(t, label, 1), prefixes(t, label+" allow", 0), fencedPatterns, tunnelPatterns)
+	p := policy.New(prefixes(t, label, 1), prefixes(t, label+" allow", 0), fencedPatterns, tunnelPatterns)
+	return p.Answer(func(n netip.Prefix) bool { return rapid.Bool().Draw(t, label+" answers "+n.String()) })
 }
 
 // foreignTo returns what is not ours.

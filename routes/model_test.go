@@ -45,6 +45,7 @@ func (s *State) setLink(c Change) {
 // bare is a pod without a fence: eth0 has the default routes.
 func bare() State {
 	s := State{Links: []Link{{Index: 1, Name: "lo", Up: true}, {Index: 2, Name: "eth0", Up: true}, {Index: 3, Name: "tun0", Up: true}}}
+	s.Links[1].Addrs = []netip.Addr{netip.MustParseAddr("10.1.178.85"), netip.MustParseAddr("fd00:10:1::85")}
 	for _, f := range policy.Families {
 		s.Rules = append(s.Rules, Rule{Family: f, Action: ActLookup, Table: TableLocal})
 		s.Rules = append(s.Rules, Rule{Family: f, Priority: 32766, Action: ActLookup, Table: TableMain})

@@ -34,6 +34,8 @@ type Path struct {
 	Rule, Cause string
 	// Own says that a blackhole of ours decides.
 	Own bool
+	// Reply says that our rule for answers leads here. Who is able to mark packets can take the same way.
+	Reply bool
 }
 
 // Shadow is a route of someone else to a fenced interface that the fence keeps from being used.
@@ -82,7 +84,11 @@ func (w *walk) from(i int, to ranges.Set, only string) {
 		if r.conditional() {
 			condition = "rule " + r.String()
 		}
+		before := len(w.paths)
 		taken := w.apply(r, match, condition)
+		for i := range w.paths[before:] {
+			w.paths[before+i].Reply = w.paths[before+i].Reply || r.Answers()
+		}
 		if !r.conditional() {
 			to = to.Minus(taken)
 		}

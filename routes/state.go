@@ -15,19 +15,25 @@ import (
 const (
 	// Table holds nothing but the fence: one blackhole per node network.
 	Table uint32 = 9604
+	// TableReplies holds the way back for connections that came in over a fenced interface.
+	TableReplies uint32 = 9605
 	// Group is the link group of every fenced interface.
 	Group uint32 = 9604
 	// Protocol is the origin of our routes and rules, as rtnetlink's RTPROT_* numbers go (96 is unassigned).
 	Protocol uint8 = 96
-	// PriorityMain and PriorityFence are the preferences of the two rules.
-	PriorityMain  uint32 = 96
-	PriorityFence uint32 = 97
+	// PriorityReplies, PriorityMain and PriorityFence are the preferences of the rules.
+	PriorityReplies uint32 = 95
+	PriorityMain    uint32 = 96
+	PriorityFence   uint32 = 97
 	// MetricBlackhole is explicit because an IPv6 route added without a metric comes back with 1024, and a comparison
 	// with what was asked for would then never match (nmstate/nmstate#3160, FR-16).
 	MetricBlackhole uint32 = 2048
 	// MetricSink is lower, so that a sink wins over the blackhole of the same network while it is there.
 	MetricSink uint32 = 1024
 )
+
+// protocolKernel is the origin of the routes that the kernel makes for the addresses of an interface (RTPROT_KERNEL).
+const protocolKernel uint8 = 2
 
 // The kernel's numbers for its own tables.
 const (
@@ -135,11 +141,13 @@ type Hop struct {
 }
 
 // Ours reports whether the route is one that this program adds.
-func (r Route) Ours() bool { return r.Table == Table && r.Protocol == Protocol }
+func (r Route) Ours() bool {
+	return (r.Table == Table || r.Table == TableReplies) && r.Protocol == Protocol
+}
 
 // Ours reports whether the rule is one that this program adds.
 func (r Rule) Ours() bool {
-	return r.Protocol == Protocol && r.Priority >= PriorityMain-1 && r.Priority <= PriorityFence
+	return r.Protocol == Protocol && r.Priority >= PriorityReplies && r.Priority <= PriorityFence
 }
 
 // Link returns the interface with the given index.
@@ -183,6 +191,20 @@ func (s State) Allowed() []netip.Prefix {
 	for _, r := range s.Routes {
 		if r.Ours() && r.Type == Throw {
 			out = append(out, r.Dst)
+		}
+	}
+	return out
+}
+
+// OnLink returns the networks that the fenced interfaces are on: those of their addresses, as the kernel made routes for them.
+func (s State) OnLink(p policy.Policy) []netip.Prefix {
+	fenced := s.Fenced(p)
+	var out []netip.Prefix
+	for _, r := range s.Routes {
+		if r.Table == TableMain && r.Protocol == protocolKernel && r.Dst.Bits() > 0 {
+			if _, on := r.hopBy(fenced); on {
+				out = append(out, r.Dst)
+			}
 		}
 	}
 	return out

@@ -121,6 +121,9 @@ func (s State) Describe(r Route) string {
 			fmt.Fprintf(&b, " via %s", h.Gateway)
 		}
 		fmt.Fprintf(&b, " dev %s", s.linkName(h.Link))
+		if h.Gateway.IsValid() && r.Ours() {
+			b.WriteString(" onlink")
+		}
 	}
 	fmt.Fprintf(&b, " table %s", tableName(r.Table))
 	if r.Src.IsValid() {

@@ -188,6 +188,10 @@ func toRoute(r routes.Route) *netlink.Route {
 		if r.Src.IsValid() {
 			out.Src = r.Src.AsSlice()
 		}
+		if gateway := r.Hops[0].Gateway; gateway.IsValid() {
+			// The gateway of a pod is often on no network of its own (Calico's 169.254.1.1): the kernel is not to look for one.
+			out.Gw, out.Scope, out.Flags = gateway.AsSlice(), netlink.SCOPE_UNIVERSE, int(netlink.FLAG_ONLINK)
+		}
 	}
 	return out
 }
