@@ -68,6 +68,8 @@ func TestBelief(t *testing.T) {
 		{"another, partly bad", func(b belief) belief { return b.hear(seen(t, "u2", 9, "10.5.0.0/16", "10.300.0.0/16")) },
 			"[10.1.0.0/16 10.4.0.0/15]", true, "10.300.0.0/16", ""},
 		{"another, good", func(b belief) belief { return b.hear(seen(t, "u2", 10, "10.5.0.0/16", "")) }, "[10.5.0.0/16]", true, "", ""},
+		{"its status", func(b belief) belief { return b.hear(seen(t, "u2", 11, "10.5.0.0/16", "10.7.0.0/16")) }, "[10.5.0.0/16 10.7.0.0/16]", true, "", ""},
+		{"a third without status", func(b belief) belief { return b.hear(seen(t, "u3", 13, "10.5.0.0/16", "")) }, "[10.5.0.0/16]", true, "", ""},
 	} {
 		b = step.next(b)
 		r := report(b)

@@ -3,16 +3,23 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	authentication "k8s.io/api/authentication/v1"
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/routefence/routefence/test/rig"
 )
@@ -38,56 +45,68 @@ func (s *seed) reader(t rig.T, dir, name string) *reader {
 	}
 	_, err := s.typed.CoreV1().Namespaces().Create(ctx, &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	must(err)
-	_, err = s.typed.CoreV1().ServiceAccounts(name).Create(ctx, &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "routefence"}}, metav1.CreateOptions{})
-	must(err)
+	r.apply("ServiceAccount")
 	r.grant()
 	r.newToken("first")
 	r.kubeconfig(s.door.address())
 	return r
 }
 
-// grant gives the rights; see manifests/api-source.yaml.
+// grant gives the rights that manifests/api-source.yaml gives, and those on the Shoots that stand in for a garden's.
 func (r *reader) grant() {
 	r.t.Helper()
-	verbs := []string{"get", "list", "watch"}
+	r.apply("ClusterRole", "ClusterRoleBinding")
 	ctx := context.Background()
 	subject := []rbac.Subject{{Kind: "ServiceAccount", Namespace: r.name, Name: "routefence"}}
-	_, err := r.s.typed.RbacV1().ClusterRoles().Create(ctx, &rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: r.name}, Rules: []rbac.PolicyRule{
-		{APIGroups: []string{"extensions.gardener.cloud"}, Resources: []string{"clusters"}, ResourceNames: []string{r.name}, Verbs: verbs},
-		{APIGroups: []string{"core.gardener.cloud"}, Resources: []string{"shoots"}, ResourceNames: []string{shootName}, Verbs: verbs}}}, metav1.CreateOptions{})
+	_, err := r.s.typed.RbacV1().Roles(r.name).Create(ctx, &rbac.Role{ObjectMeta: metav1.ObjectMeta{Name: "shoot"}, Rules: []rbac.PolicyRule{
+		{APIGroups: []string{"core.gardener.cloud"}, Resources: []string{"shoots"}, ResourceNames: []string{shootName},
+			Verbs: []string{"get", "list", "watch"}}}}, metav1.CreateOptions{})
 	if err == nil {
-		_, err = r.s.typed.RbacV1().ClusterRoleBindings().Create(ctx, &rbac.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: r.name},
-			RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: r.name}, Subjects: subject}, metav1.CreateOptions{})
+		_, err = r.s.typed.RbacV1().RoleBindings(r.name).Create(ctx, &rbac.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "shoot"},
+			RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "Role", Name: "shoot"}, Subjects: subject}, metav1.CreateOptions{})
 	}
-	if err != nil {
+	if err != nil && !errors.IsAlreadyExists(err) {
 		r.t.Fatalf("grant: %v", err)
 	}
 }
 
 // grantInfrastructure also lets the account read the Infrastructure.
-func (r *reader) grantInfrastructure() {
+func (r *reader) grantInfrastructure() { r.t.Helper(); r.apply("Role", "RoleBinding") }
+
+// apply makes the objects of some kinds in manifests/api-source.yaml, for the shoot of this reader.
+func (r *reader) apply(kinds ...string) {
 	r.t.Helper()
-	ctx := context.Background()
-	_, err := r.s.typed.RbacV1().Roles(r.name).Create(ctx, &rbac.Role{ObjectMeta: metav1.ObjectMeta{Name: "infrastructure"}, Rules: []rbac.PolicyRule{
-		{APIGroups: []string{"extensions.gardener.cloud"}, Resources: []string{"infrastructures"}, ResourceNames: []string{shootName},
-			Verbs: []string{"get", "list", "watch"}}}}, metav1.CreateOptions{})
-	if err == nil {
-		_, err = r.s.typed.RbacV1().RoleBindings(r.name).Create(ctx, &rbac.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "infrastructure"},
-			RoleRef:  rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "Role", Name: "infrastructure"},
-			Subjects: []rbac.Subject{{Kind: "ServiceAccount", Namespace: r.name, Name: "routefence"}}}, metav1.CreateOptions{})
-	}
+	data, err := os.ReadFile("../../manifests/api-source.yaml")
 	if err != nil {
-		r.t.Fatalf("grant: %v", err)
+		r.t.Fatalf("%v", err)
+	}
+	made := 0
+	for _, document := range strings.Split(strings.ReplaceAll(string(data), "shoot--dev--one", r.name), "\n---\n") {
+		var u unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
+			r.t.Fatalf("%v", err)
+		}
+		if !slices.Contains(kinds, u.GetKind()) {
+			continue
+		}
+		plural := schema.GroupVersionResource{Group: u.GroupVersionKind().Group, Version: "v1", Resource: strings.ToLower(u.GetKind()) + "s"}
+		if _, err := r.s.client(plural, u.GetNamespace()).Create(context.Background(), &u, metav1.CreateOptions{}); err != nil {
+			r.t.Fatalf("create %s %s: %v", u.GetKind(), u.GetName(), err)
+		}
+		made++
+	}
+	if made != len(kinds) {
+		r.t.Fatalf("the manifest has %d of %v", made, kinds)
 	}
 }
 
 // revoke takes the rights away.
 func (r *reader) revoke() {
 	r.t.Helper()
-	if err := r.s.typed.RbacV1().ClusterRoleBindings().Delete(context.Background(), r.name, metav1.DeleteOptions{}); err != nil {
+	if err := r.s.typed.RbacV1().ClusterRoleBindings().Delete(context.Background(), "routefence:"+r.name, metav1.DeleteOptions{}); err != nil {
 		r.t.Fatalf("revoke: %v", err)
 	}
-	if err := r.s.typed.RbacV1().ClusterRoles().Delete(context.Background(), r.name, metav1.DeleteOptions{}); err != nil {
+	if err := r.s.typed.RbacV1().ClusterRoles().Delete(context.Background(), "routefence:"+r.name, metav1.DeleteOptions{}); err != nil {
 		r.t.Fatalf("revoke: %v", err)
 	}
 }
