@@ -19,7 +19,7 @@ var backends = []string{"nft", "legacy"}
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
 func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "fence")
+	dir, err := os.MkdirTemp("", fmt.Sprintf("rf%d-fence-", os.Getpid())) // a name that "make clean" knows
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
