@@ -55,6 +55,7 @@ func manyNetworks(n int) string {
 func TestDryRunCanBePasted(t *testing.T) {
 	for name, fence := range fences {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			eachBackend(t, func(t *testing.T, r *rig.Rig, backend string) {
 				if fence.prepare != nil {
 					fence.prepare(t, r, backend)

@@ -41,7 +41,10 @@ func buildAndRun(m *testing.M) int {
 func eachBackend(t *testing.T, test func(t *testing.T, r *rig.Rig, backend string)) {
 	t.Helper()
 	for _, backend := range []string{"nft", "legacy"} {
-		t.Run(backend, func(t *testing.T) { test(t, rig.New(t, rig.Options{}), backend) })
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel() // each bench is a world of its own, and most of the time is spent waiting for programs
+			test(t, rig.New(t, rig.Options{}), backend)
+		})
 	}
 }
 
