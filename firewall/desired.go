@@ -55,12 +55,13 @@ type Ruleset struct {
 	Degraded []string
 }
 
-// Fence is our share of one table.
+// Fence is one chain of ours. A table may hold several; a base chain jumps to one at most.
 type Fence struct {
 	Table Table
-	// Bases are the base chains whose first rule must be the jump to our chain.
+	Chain string
+	// Bases are the base chains whose first rule must be the jump to the chain.
 	Bases []string
-	// Rules are the rules at the head of our chain.
+	// Rules are the rules at the head of the chain.
 	Rules []Rule
 	// Uncommented says that neither rules nor jumps can carry our mark.
 	Uncommented bool
@@ -78,8 +79,8 @@ func Desired(p policy.Policy, o Options) Ruleset {
 			out.Sets[d.set] = setMembers(d.networks)
 		}
 		out.Fences = append(out.Fences,
-			d.fence("filter", []string{"OUTPUT", "FORWARD"}, d.filter()),
-			d.fence("mangle", []string{"POSTROUTING"}, d.mangle()))
+			d.fence("filter", ChainName, []string{"OUTPUT", "FORWARD"}, d.filter()),
+			d.fence("mangle", ChainName, []string{"POSTROUTING"}, d.mangle()))
 		out.Degraded = append(out.Degraded, d.degraded()...)
 	}
 	return out
@@ -121,13 +122,13 @@ func newDesign(p policy.Policy, o Options, f policy.Family) design {
 	return d
 }
 
-func (d design) fence(table string, bases []string, rules []Rule) Fence {
+func (d design) fence(table, chain string, bases []string, rules []Rule) Fence {
 	if d.lacks.Comment {
 		for i := range rules {
 			rules[i].Comment = ""
 		}
 	}
-	return Fence{Table{d.family, table}, bases, rules, d.lacks.Comment}
+	return Fence{Table{d.family, table}, chain, bases, rules, d.lacks.Comment}
 }
 
 // filter returns our chain in table filter. The order matters: what stays reachable comes before what does not.

@@ -26,14 +26,20 @@ const (
 func Diff(want Ruleset, have Snapshot) []Change {
 	grow, shrink := diffSets(want.Sets, have)
 	var restores, removals []Change
-	for _, fence := range want.Fences {
-		if lines := install(fence, have.Tables, have.Backend); len(lines) > 0 && have.writable(fence.Table) {
-			restores = append(restores, Restore{have.Backend, fence.Table, lines})
+	var tables []Table
+	fences := map[Table][]Fence{}
+	for _, f := range want.Fences {
+		if fences[f.Table] = append(fences[f.Table], f); len(fences[f.Table]) == 1 {
+			tables = append(tables, f.Table)
+		}
+	}
+	for _, table := range tables {
+		if lines := install(fences[table], have.Tables, have.Backend); len(lines) > 0 && have.writable(table) {
+			restores = append(restores, Restore{have.Backend, table, lines})
 		}
 	}
 	for _, table := range have.Tables.sorted() {
-		wanted := slices.ContainsFunc(want.Fences, func(f Fence) bool { return f.Table == table })
-		if !wanted && have.writable(table) {
+		if len(fences[table]) == 0 && have.writable(table) {
 			removals = append(removals, remove(table, have.Tables, have.Backend)...)
 		}
 	}
@@ -102,35 +108,33 @@ func missing(a, b []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// install returns the restore lines that put a fence in place, none if it is.
-func install(fence Fence, tables Tables, backend string) []string {
-	chains := tables[fence.Table]
-	ours := ownership(chains, fence)
-	lines := ownChain(fence, chains, ours)
-	for _, name := range sortedChains(chains) {
-		if name == ChainName || name == ProbeChain || slices.Contains(fence.Bases, name) {
-			continue
-		}
-		for _, r := range chains[name].Rules {
-			if r.Owned() {
-				lines = append(lines, "-D "+r.Text)
-			}
+// install returns the restore lines that put the fences of one table in place, none if they are.
+func install(fences []Fence, tables Tables, backend string) []string {
+	table := fences[0].Table
+	chains := tables[table]
+	var lines, jumps []string
+	var stay []string
+	mark := newMark(table, tables, backend)
+	for _, fence := range fences {
+		lines = append(lines, compose(fence, chains)...)
+		stay = append(append(stay, fence.Chain), fence.Bases...)
+		for _, base := range fence.Bases {
+			jumps = append(jumps, jumpFirst(base, chains[base].Rules, Rule{Target: fence.Chain, Comment: mark(base)}, fence.Uncommented)...)
 		}
 	}
-	mark := newMark(fence.Table, tables, backend)
-	for _, base := range fence.Bases {
-		lines = append(lines, jumpFirst(base, chains[base].Rules, mark(base), fence.Uncommented)...)
-	}
-	if _, left := chains[ProbeChain]; left {
-		lines = append(lines, "-F "+ProbeChain, "-X "+ProbeChain)
+	rest := departing(chains, stay)
+	lines = slices.Concat(lines, rest.strays, jumps, rest.ends)
+	if backend == NFT {
+		lines = append(lines, rest.emptied...)
 	}
 	return lines
 }
 
-// ownChain returns the lines that make our rules exactly the head of our chain. Foreign rules in it stay, behind ours, where
+// compose returns the lines that make our rules exactly the head of a chain of ours. Foreign rules in it stay, behind ours, where
 // they cannot weaken them.
-func ownChain(fence Fence, chains map[string]Chain, ours func(Rule) bool) []string {
-	chain, exists := chains[ChainName]
+func compose(fence Fence, chains map[string]Chain) []string {
+	chain, exists := chains[fence.Chain]
+	ours := ownership(chains, fence.Chain, fence.Uncommented)
 	var lines, foreign []string
 	for _, r := range chain.Rules {
 		if !ours(r) {
@@ -139,11 +143,11 @@ func ownChain(fence Fence, chains map[string]Chain, ours func(Rule) bool) []stri
 	}
 	switch {
 	case !exists:
-		lines = append(lines, "-N "+ChainName)
+		lines = append(lines, "-N "+fence.Chain)
 	case len(foreign)+len(fence.Rules) == len(chain.Rules) && startsWith(chain.Rules, fence.Rules):
 		return nil
 	case len(foreign) == 0:
-		lines = append(lines, "-F "+ChainName)
+		lines = append(lines, "-F "+fence.Chain)
 	default:
 		for _, r := range chain.Rules {
 			if ours(r) {
@@ -151,12 +155,12 @@ func ownChain(fence Fence, chains map[string]Chain, ours func(Rule) bool) []stri
 			}
 		}
 		for i, r := range fence.Rules {
-			lines = append(lines, fmt.Sprintf("-I %s %d %s", ChainName, i+1, r.Spec()))
+			lines = append(lines, fmt.Sprintf("-I %s %d %s", fence.Chain, i+1, r.Spec()))
 		}
 		return lines
 	}
 	for _, r := range fence.Rules {
-		lines = append(lines, "-A "+ChainName+" "+r.Spec())
+		lines = append(lines, "-A "+fence.Chain+" "+r.Spec())
 	}
 	return lines
 }
@@ -165,30 +169,28 @@ func startsWith(rules, head []Rule) bool {
 	return len(rules) >= len(head) && slices.EqualFunc(rules[:len(head)], head, Rule.Same)
 }
 
-// jumpFirst returns the lines that make our jump the first rule of a base chain, and the only one of its kind.
-func jumpFirst(base string, rules []Rule, mark string, uncommented bool) []string {
-	var jumps, lines []string
+// jumpFirst returns the lines that make a jump the first rule of a base chain, and the only one of ours.
+func jumpFirst(base string, rules []Rule, jump Rule, uncommented bool) []string {
+	var lines []string
 	for _, r := range rules {
 		if isJump(r) || r.Owned() {
-			jumps = append(jumps, "-D "+r.Text)
-			mark = stronger(mark, r.Comment)
+			lines = append(lines, "-D "+r.Text)
+			jump.Comment = stronger(jump.Comment, r.Comment)
 		}
 	}
-	if len(jumps) == 1 && isJump(rules[0]) && (uncommented || rules[0].Owned()) {
+	if len(lines) == 1 && isJump(rules[0]) && rules[0].Target == jump.Target && (uncommented || rules[0].Owned()) {
 		return nil
 	}
-	jump := Rule{Target: ChainName, Comment: mark}
 	if uncommented {
 		jump.Comment = ""
 	}
-	lines = append(lines, jumps...)
 	return append(lines, fmt.Sprintf("-I %s 1 %s", base, jump.Spec()))
 }
 
-// isJump reports whether a rule sends every packet to our chain. One without a comment counts as ours as well: a kernel
+// isJump reports whether a rule sends every packet to a chain of ours. One without a comment counts as ours as well: a kernel
 // without the comment match leaves us no other mark.
 func isJump(r Rule) bool {
-	return (r.Comment == "" || r.Owned()) && r.Same(Rule{Target: ChainName, Comment: r.Comment})
+	return isOwnChain(r.Target) && (r.Comment == "" || r.Owned()) && r.Same(Rule{Target: r.Target, Comment: r.Comment})
 }
 
 // newMark returns a function from base chains to the comment that a new jump in them must carry. Where one jump is lost, another
@@ -225,14 +227,14 @@ func stronger(a, b string) string {
 	return a
 }
 
-// ownership returns how to tell our rules from foreign ones inside our chain: by comment. A kernel without the comment match
+// ownership returns how to tell our rules from foreign ones inside a chain of ours: by comment. A kernel without the comment match
 // leaves only their form; a bare jump, or a fence that has no comments, shows that it is such a kernel.
-func ownership(chains map[string]Chain, fence Fence) func(Rule) bool {
-	bare := fence.Uncommented
+func ownership(chains map[string]Chain, name string, uncommented bool) func(Rule) bool {
+	bare := uncommented
 	for _, chain := range chains {
 		bare = bare || slices.ContainsFunc(chain.Rules, func(r Rule) bool { return isJump(r) && r.Comment == "" })
 	}
-	commented := slices.ContainsFunc(chains[ChainName].Rules, Rule.Owned)
+	commented := slices.ContainsFunc(chains[name].Rules, Rule.Owned)
 	return func(r Rule) bool { return r.Owned() || bare && !commented && ownForm(r) }
 }
 

@@ -19,11 +19,18 @@ import (
 	"github.com/routefence/routefence/policy"
 )
 
-// ChainName is the name of our chain, in every table that has one. The probe that proves a backend has a chain of its own.
+// Our chains: ChainName denies, ReplyChain marks answers, ProbeChain is there while a backend is proven. All that start like the
+// first are ours, so that a version cleans up after any other.
 const (
 	ChainName  = "ROUTEFENCE"
+	ReplyChain = "ROUTEFENCE-REPLY"
 	ProbeChain = "ROUTEFENCE-PROBE"
 )
+
+// isOwnChain reports whether a chain is ours. That of the probe is not meant: it is taken away as it is.
+func isOwnChain(name string) bool {
+	return name == ChainName || strings.HasPrefix(name, ChainName+"-") && name != ProbeChain
+}
 
 // The two backends of iptables. A packet passes the rules of both.
 const (

@@ -27,32 +27,20 @@ func Remove(have Snapshot) []Change {
 // remove returns the changes that take away what is ours in one table of one backend.
 func remove(table Table, tables Tables, backend string) []Change {
 	chains := tables[table]
-	r := removal{chains: chains, ours: ownership(chains, Fence{})}
-	r.collect()
-	kept := slices.Concat(r.foreign, r.leading)
-	if len(r.foreign) > 0 {
-		// Whatever those rules are for, they are reached through our jumps, and stay so.
-		r.jumps = nil
-	}
-	lines := slices.Concat(r.jumps, r.inside)
-	if _, exists := chains[ChainName]; exists && len(kept) == 0 {
-		lines = append(lines, "-F "+ChainName, "-X "+ChainName)
-	}
-	if _, exists := chains[ProbeChain]; exists {
-		lines = append(lines, "-F "+ProbeChain, "-X "+ProbeChain)
+	d := departing(chains, nil)
+	lines := slices.Concat(d.strays, d.ends)
+	if backend == NFT {
+		lines = append(lines, d.emptied...)
 	}
 	var changes []Change
-	if len(r.foreign) == 0 && backend == NFT {
-		lines = append(lines, r.emptied...)
-	}
 	if len(lines) > 0 {
 		changes = append(changes, Restore{backend, table, lines})
 	}
-	if len(r.foreign) == 0 && backend == NFT && (r.madeTable || onlyProbe(chains)) {
+	if backend == NFT && !d.held && (d.madeTable || onlyProbe(chains)) {
 		changes = append(changes, TableDelete{table})
 	}
-	if len(kept) > 0 {
-		changes = append(changes, Kept{backend, table, ChainName, kept})
+	for _, k := range d.kept {
+		changes = append(changes, Kept{backend, table, k.chain, k.rules})
 	}
 	return changes
 }
@@ -63,60 +51,88 @@ func onlyProbe(chains map[string]Chain) bool {
 	return exists && len(chains) == 1
 }
 
-// removal sorts out one table.
-type removal struct {
-	chains map[string]Chain
-	ours   func(Rule) bool
-	// jumps and inside are the lines that delete our rules, elsewhere and in our chain; emptied those that delete base
-	// chains which we made and which nobody else uses.
-	jumps, inside, emptied []string
-	// foreign are the foreign rules in our chain, leading those that lead to it.
-	foreign, leading []string
-	madeTable        bool
+// departure is what has to leave one table.
+type departure struct {
+	// strays are the lines that delete our rules in chains of others; they come before ends, which delete our chains, or just our
+	// rules in them where others hold them in place; emptied are those that delete base chains which we made and nobody else uses.
+	strays, ends, emptied []string
+	madeTable             bool
+	// kept are the chains that must stay; held says that foreign rules are in one of them.
+	kept []keptChain
+	held bool
 }
 
-func (r *removal) collect() {
-	for _, name := range sortedChains(r.chains) {
-		switch chain := r.chains[name]; name {
-		case ProbeChain:
-		case ChainName:
-			r.collectOwn(chain)
-		default:
-			r.collectOther(name, chain)
+// keptChain is a chain of ours with the foreign rules in it, or that lead to it.
+type keptChain struct {
+	chain string
+	rules []string
+}
+
+// departing sorts out what is ours in a table and not in the chains that stay: chains of ours, and base chains that jump to those.
+func departing(chains map[string]Chain, stay []string) departure {
+	var d departure
+	reached := map[string]bool{}
+	for _, name := range sortedChains(chains) {
+		if isOwnChain(name) && !slices.Contains(stay, name) {
+			reached[name] = d.leave(name, chains)
 		}
 	}
-	if len(r.foreign) == 0 && len(r.leading) == 0 {
-		// The whole chain goes, by -F and -X.
-		r.inside = nil
+	for _, name := range sortedChains(chains) {
+		if !isOwnChain(name) && name != ProbeChain && !slices.Contains(stay, name) {
+			d.clear(name, chains[name], reached, stay)
+		}
 	}
+	if _, left := chains[ProbeChain]; left {
+		d.ends = append(d.ends, "-F "+ProbeChain, "-X "+ProbeChain)
+	}
+	return d
 }
 
-func (r *removal) collectOwn(chain Chain) {
-	for _, rule := range chain.Rules {
-		if r.ours(rule) {
-			r.inside = append(r.inside, "-D "+rule.Text)
+// leave takes away one chain of ours, and reports whether it must stay in reach of our jumps: whatever foreign rules in it are for,
+// that is how packets come to them.
+func (d *departure) leave(name string, chains map[string]Chain) (reached bool) {
+	ours := ownership(chains, name, false)
+	var inside, foreign, leading []string
+	for _, r := range chains[name].Rules {
+		if ours(r) {
+			inside = append(inside, "-D "+r.Text)
 		} else {
-			r.foreign = append(r.foreign, "-A "+rule.Text)
+			foreign = append(foreign, "-A "+r.Text)
 		}
 	}
+	for _, other := range sortedChains(chains) {
+		for _, r := range chains[other].Rules {
+			if other != name && r.Target == name && !isJump(r) && !r.Owned() {
+				leading = append(leading, "-A "+r.Text)
+			}
+		}
+	}
+	if kept := slices.Concat(foreign, leading); len(kept) > 0 {
+		d.ends = append(d.ends, inside...)
+		d.kept = append(d.kept, keptChain{name, kept})
+	} else {
+		// The whole chain goes.
+		d.ends = append(d.ends, "-F "+name, "-X "+name)
+	}
+	d.held = d.held || len(foreign) > 0
+	return len(foreign) > 0
 }
 
-func (r *removal) collectOther(name string, chain Chain) {
+// clear takes our rules out of a chain of others, except the jumps to chains that must be reached. A jump without our mark to a chain
+// that stays may be somebody else's.
+func (d *departure) clear(name string, chain Chain, reached map[string]bool, stay []string) {
 	made, others := false, 0
-	for _, rule := range chain.Rules {
-		switch {
-		case isJump(rule) || rule.Owned():
-			r.jumps = append(r.jumps, "-D "+rule.Text)
-			made = made || rule.Comment == commentMadeChain || rule.Comment == commentMadeTable
-			r.madeTable = r.madeTable || rule.Comment == commentMadeTable
-		case rule.Target == ChainName:
-			r.leading = append(r.leading, "-A "+rule.Text)
+	for _, r := range chain.Rules {
+		jump := isJump(r)
+		if jump && reached[r.Target] || !r.Owned() && (!jump || slices.Contains(stay, r.Target)) {
 			others++
-		default:
-			others++
+			continue
 		}
+		d.strays = append(d.strays, "-D "+r.Text)
+		made = made || r.Comment == commentMadeChain || r.Comment == commentMadeTable
+		d.madeTable = d.madeTable || r.Comment == commentMadeTable
 	}
 	if made && others == 0 && strings.EqualFold(chain.Policy, "ACCEPT") {
-		r.emptied = append(r.emptied, "-X "+name)
+		d.emptied = append(d.emptied, "-X "+name)
 	}
 }

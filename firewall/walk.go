@@ -95,9 +95,9 @@ func (w *walk) pass(addrs ranges.Set, cause string) {
 // steps joins neighbouring rules that have the same effect for the same reason.
 func (w *walk) steps(rules []Rule) []step {
 	var steps []step
-	early := !w.entered && slices.ContainsFunc(w.chains[w.base].Rules, isJump)
+	early := !w.entered && slices.ContainsFunc(w.chains[w.base].Rules, denies)
 	for _, r := range rules {
-		early = early && !isJump(r)
+		early = early && !denies(r)
 		s := w.step(r)
 		if early && s.cause != "" {
 			s.cause += " before -j " + ChainName
@@ -115,6 +115,9 @@ func (w *walk) steps(rules []Rule) []step {
 	}
 	return steps
 }
+
+// denies reports whether a rule sends every packet to the chain that denies.
+func denies(r Rule) bool { return isJump(r) && r.Target == ChainName }
 
 // step turns one rule into a step.
 func (w *walk) step(r Rule) step {
