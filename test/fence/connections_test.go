@@ -1,0 +1,124 @@
+package fence
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/routefence/routefence/test/rig"
+)
+
+// holdPort is where the benches' holders listen.
+const holdPort = 4321
+
+// hold accepts connections in a namespace, echoes what comes and never ends them by itself.
+func hold(t *testing.T, n *rig.Namespace) {
+	t.Helper()
+	var l net.Listener
+	if err := n.Do(func() (err error) { l, err = net.Listen("tcp", ":4321"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				buffer := make([]byte, 64)
+				for {
+					n, err := c.Read(buffer)
+					if err != nil {
+						return
+					}
+					_, _ = c.Write(buffer[:n]) // the next read tells
+				}
+			}()
+		}
+	}()
+}
+
+// dial opens a connection from the pod to the node.
+func dial(t *testing.T, r *rig.Rig, to netip.Addr) net.Conn {
+	t.Helper()
+	var c net.Conn
+	err := r.Pod.Do(func() (err error) {
+		c, err = net.DialTimeout("tcp", netip.AddrPortFrom(to, holdPort).String(), 5*time.Second)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("connect to %s: %v", to, err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// echo reports whether the other side still answers.
+func echo(c net.Conn) error {
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second)) // an error shows in what follows
+	if _, err := c.Write([]byte("?")); err != nil {
+		return err
+	}
+	_, err := c.Read(make([]byte, 1))
+	return err
+}
+
+// TestConnectionsOutsideOfTheTunnelEnd: what ran over the seed network when the fence goes up ends at once and with an error,
+// idle or not, also behind a rule that accepts all that is established. Nobody has to delete a pod first, as step 7 of
+// gardener/gardener#9604 does.
+func TestConnectionsOutsideOfTheTunnelEnd(t *testing.T) {
+	eachBackend(t, rig.Options{}, func(t *testing.T, r *rig.Rig, backend string) {
+		r.Pod.Run("iptables-" + backend + " -I OUTPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT")
+		r.Pod.Run("ip6tables-" + backend + " -I OUTPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT")
+		hold(t, r.Net)
+		ended := make(chan error)
+		for _, to := range []netip.Addr{rig.Node4, rig.Node6} {
+			c := dial(t, r, to)
+			if err := echo(c); err != nil {
+				t.Fatalf("%s before the fence: %v", to, err)
+			}
+			_ = c.SetDeadline(time.Time{})
+			go func() { _, err := c.Read(make([]byte, 1)); ended <- err }()
+		}
+		startReady(t, r, backend)
+		stood := time.Now()
+		for range 2 {
+			select {
+			case err := <-ended:
+				if !errors.Is(err, syscall.ECONNABORTED) {
+					t.Errorf("ended with %v, want ECONNABORTED", err)
+				}
+				t.Logf("ended %v after the fence was seen to stand", time.Since(stood))
+			case <-time.After(5 * time.Second):
+				t.Error("a connection over the seed network hangs")
+			}
+		}
+	})
+}
+
+// TestConnectionsInTheTunnelStay: the fence going up does not touch them, nor does the tunnel losing its routes for a while.
+func TestConnectionsInTheTunnelStay(t *testing.T) {
+	eachBackend(t, rig.Options{}, func(t *testing.T, r *rig.Rig, backend string) {
+		hold(t, r.VPN)
+		r.TunnelUp()
+		v4, v6 := dial(t, r, rig.Node4), dial(t, r, rig.Node6)
+		s := startReady(t, r, backend)
+		s.awaitPhase("Tunneled")
+		for _, when := range []string{"fence up", "routes back"} {
+			for _, c := range []net.Conn{v4, v6} {
+				if err := echo(c); err != nil {
+					t.Errorf("%s: %v", when, err)
+				}
+			}
+			r.Tun.RemoveRoutes()
+			s.awaitPhase("Blocked")
+			r.Tun.AddRoutes()
+			s.awaitPhase("Tunneled")
+		}
+	})
+}
