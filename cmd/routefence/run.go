@@ -112,6 +112,9 @@ func runAgent(ctx context.Context, c agentConfig) error {
 			cancel(err)
 		}
 	}()
+	if t := c.api.teller(a.agent, c.log); t != nil {
+		go t.Run(ctx)
+	}
 	a.agent.Run(ctx, a.events...)
 	<-stopped
 	c.log.Info("stopped; the fence stays (routefence cleanup removes it)")

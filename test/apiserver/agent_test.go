@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/routefence/routefence/test/rig"
 )
@@ -20,6 +23,9 @@ type sidecar struct {
 	r    *rig.Rig
 	door *relay
 	args []string
+	env  []string
+	// reads is the account that the agent uses.
+	reads *reader
 }
 
 // document is what the tests need of the state.
@@ -42,15 +48,17 @@ func pod(t *testing.T, name string) *sidecar {
 	t.Helper()
 	r := rig.New(t, rig.Options{})
 	s := &sidecar{t: t, r: r, door: newRelay(t, r.Pod, shared.space, "127.0.0.1:"+serverPort)}
-	reads := shared.reader(t, t.TempDir(), name)
-	s.args = []string{binary, "run", "--shoot=cluster/" + name, "--kubeconfig=" + reads.kubeconfig(s.door.address()), "--cache-dir=" + t.TempDir()}
+	s.reads = shared.reader(t, t.TempDir(), name)
+	s.args = []string{binary, "run", "--shoot=cluster/" + name, "--kubeconfig=" + s.reads.kubeconfig(s.door.address()), "--cache-dir=" + t.TempDir()}
 	return s
 }
 
 // start runs the agent.
 func (s *sidecar) start() *sidecar {
 	s.t.Helper()
-	s.Process = s.r.Pod.Start(s.args...)
+	cmd := exec.Command(s.args[0], s.args[1:]...)
+	cmd.Env = append(os.Environ(), s.env...)
+	s.Process = s.r.Pod.StartCommand(cmd)
 	return s
 }
 
@@ -205,4 +213,38 @@ func TestIdleMemoryAndSize(t *testing.T) {
 	if kib > 32*1024 || size > 30e6 {
 		t.Error("too much")
 	}
+}
+
+// Events stand on the pod where that is allowed; where it is not, the fence is the same.
+func TestEventsOnThePod(t *testing.T) {
+	const name = "shoot--dev--told"
+	s := pod(t, name)
+	s.env = []string{"POD_NAME=kube-apiserver-0", "POD_NAMESPACE=" + name, "POD_UID=7"}
+	shared.putCluster(name, networks{spec: "10.1.0.0/16"})
+	s.start().awaits(soon, func(d document) bool { return d.Ready && fences(d, "10.1.0.0/16") })
+	eventually(t, soon, func() (string, bool) { return words(s.Output(), "no event on the pod", "forbidden") })
+	s.Stop()
+
+	s.reads.grantEvents()
+	s.start().awaits(soon, func(d document) bool { return d.Ready && d.Sources[0].Healthy })
+	told := func(want ...string) {
+		t.Helper()
+		eventually(t, soon, func() (string, bool) {
+			list, err := shared.typed.CoreV1().Events(name).List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				return err.Error(), false
+			}
+			var text string
+			for _, e := range list.Items {
+				text += fmt.Sprintf("%s %s %s/%s: %s\n", e.Type, e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Message)
+			}
+			return words(text, want...)
+		})
+	}
+	told("Normal Fenced Pod/kube-apiserver-0: 10.1.0.0/16 fenced")
+	shared.putCluster(name, networks{spec: "10.250.0.0/16"})
+	s.r.Tun.Up(rig.Network4)
+	told("Normal NetworksChanged", "10.1.0.0/16 and are 10.250.0.0/16", "Normal TunnelUp")
+	s.r.Tun.RemoveRoutes(rig.Network4)
+	told("Warning TunnelDown Pod/kube-apiserver-0: traffic to 10.250.0.0/16 goes nowhere")
 }

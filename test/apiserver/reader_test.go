@@ -73,7 +73,10 @@ func (r *reader) grant() {
 // grantInfrastructure also lets the account read the Infrastructure.
 func (r *reader) grantInfrastructure() { r.t.Helper(); r.apply("Role", "RoleBinding") }
 
-// apply makes the objects of some kinds in manifests/api-source.yaml, for the shoot of this reader.
+// grantEvents lets the account create events.
+func (r *reader) grantEvents() { r.t.Helper(); r.apply("Role events", "RoleBinding events") }
+
+// apply makes some of the objects in manifests/api-source.yaml, for the shoot of this reader.
 func (r *reader) apply(kinds ...string) {
 	r.t.Helper()
 	data, err := os.ReadFile("../../manifests/api-source.yaml")
@@ -86,7 +89,11 @@ func (r *reader) apply(kinds ...string) {
 		if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
 			r.t.Fatalf("%v", err)
 		}
-		if !slices.Contains(kinds, u.GetKind()) {
+		what := u.GetKind()
+		if strings.HasSuffix(u.GetName(), "-events") {
+			what += " events"
+		}
+		if !slices.Contains(kinds, what) {
 			continue
 		}
 		plural := schema.GroupVersionResource{Group: u.GroupVersionKind().Group, Version: "v1", Resource: strings.ToLower(u.GetKind()) + "s"}
