@@ -81,7 +81,13 @@ func Desired(p policy.Policy, o Options) Ruleset {
 		out.Fences = append(out.Fences,
 			d.fence("filter", ChainName, []string{"OUTPUT", "FORWARD"}, d.filter()),
 			d.fence("mangle", ChainName, []string{"POSTROUTING"}, d.mangle()))
+		if len(d.replies) > 0 {
+			out.Fences = append(out.Fences, d.fence("mangle", ReplyChain, []string{"PREROUTING", "OUTPUT"}, d.marking()))
+		}
 		out.Degraded = append(out.Degraded, d.degraded()...)
+		if len(d.replies) < len(policy.Only(p.Replies, f)) {
+			out.Degraded = append(out.Degraded, f.String()+": no conntrack or connmark, connections that come in from node networks get no answer")
+		}
 	}
 	return out
 }
@@ -96,6 +102,8 @@ type design struct {
 	set string
 	// from and to are the two sides of the translations, own the pod's addresses inside the networks.
 	from, to, own []netip.Prefix
+	// replies are the networks whose connections are answered.
+	replies []netip.Prefix
 	// fenced and exempt are interface names as iptables writes them.
 	fenced, exempt []string
 }
@@ -106,6 +114,7 @@ func newDesign(p policy.Policy, o Options, f policy.Family) design {
 		lacks:    o.Lacks[f],
 		networks: policy.Only(p.Networks, f),
 		allow:    policy.Only(p.Allow, f),
+		replies:  policy.Only(Answerable(p, o.Lacks).Replies, f),
 	}
 	if len(d.networks) > SetThreshold && !d.lacks.Sets {
 		d.set = SetNames[f]
@@ -133,13 +142,13 @@ func (d design) fence(table, chain string, bases []string, rules []Rule) Fence {
 
 // filter returns our chain in table filter. The order matters: what stays reachable comes before what does not.
 func (d design) filter() []Rule {
-	rules := d.pass()
-	if len(d.from) > 0 {
-		if !d.lacks.Conntrack {
-			// filter OUTPUT sees the interface that was chosen for the address before nat OUTPUT rewrote it. Of a rewritten
-			// packet it cannot judge; mangle POSTROUTING can.
-			rules = append(rules, Rule{CtState: "DNAT", Target: "RETURN", Comment: commentTranslated})
-		}
+	rules := append(d.pass(), d.answers()...)
+	if len(d.from) > 0 && !d.lacks.Conntrack {
+		// filter OUTPUT sees the interface that was chosen for the address before nat OUTPUT rewrote it. Of a rewritten
+		// packet it cannot judge; mangle POSTROUTING can.
+		rules = append(rules, Rule{CtState: "DNAT", Target: "RETURN", Comment: commentTranslated})
+	}
+	if len(d.from)+len(d.replies) > 0 {
 		rules = append(rules, d.sinks()...)
 	}
 	rules = append(rules, d.exemptions()...)
@@ -152,28 +161,9 @@ func (d design) filter() []Rule {
 	return rules
 }
 
-// sinks refuses what the routes of a translated network sent to lo, so that nat could see it, and what no rule translated.
-// Without them it would be delivered to the pod itself.
-func (d design) sinks() []Rule {
-	var rules []Rule
-	for _, own := range d.own {
-		rules = append(rules, Rule{
-			Out: Interface{Name: "lo"}, Dst: network(own), Target: "RETURN", Comment: commentOwn})
-	}
-	targets := prefixRules(d.from)
-	if d.set != "" {
-		targets = d.destinations()
-	}
-	for _, r := range targets {
-		r.Out.Name, r.Comment = "lo", commentTranslated
-		rules = append(rules, d.reject(r)...)
-	}
-	return rules
-}
-
 // mangle returns our chain in table mangle.
 func (d design) mangle() []Rule {
-	rules := append(d.pass(), d.exemptions()...)
+	rules := slices.Concat(d.pass(), d.answers(), d.exemptions())
 	for _, name := range d.fenced {
 		for _, r := range d.destinations() {
 			r.Out.Name, r.Comment, r.Target = name, commentNetwork, "DROP"

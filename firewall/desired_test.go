@@ -48,6 +48,22 @@ func TestDesired(t *testing.T) {
 -d 242.0.0.0/16 -o eth0 "routefence: translated" -j DROP`},
 		{"lacking", testPolicy("fd00::/8"), Options{Lacks: map[policy.Family]Lacks{policy.IPv6: {Reject: true, Comment: true}}},
 			`-d fd00::/8 -o eth0 -j DROP`, `-d fd00::/8 -o eth0 -j DROP`},
+		{"answering", testPolicy("10.1.0.0/16", "10.3.0.0/16").Answer(func(n netip.Prefix) bool { return n.Addr().As4()[1] == 1 }),
+			Options{Local: prefixes("10.1.0.9/32")},
+			`-d 10.1.0.0/16 -m connmark --mark 0x9604/0xffff -m conntrack --ctdir REPLY "routefence: reply" -j RETURN
+-d 10.1.0.9/32 -o lo "routefence: own address" -j RETURN
+-d 10.1.0.0/16 -o lo -p tcp "routefence: reply" -j REJECT --reject-with tcp-reset
+-d 10.1.0.0/16 -o lo "routefence: reply" -j REJECT --reject-with icmp-admin-prohibited
+-d 10.1.0.0/16 -o eth0 -p tcp "routefence: node network" -j REJECT --reject-with tcp-reset
+-d 10.1.0.0/16 -o eth0 "routefence: node network" -j REJECT --reject-with icmp-admin-prohibited
+-d 10.3.0.0/16 -o eth0 -p tcp "routefence: node network" -j REJECT --reject-with tcp-reset
+-d 10.3.0.0/16 -o eth0 "routefence: node network" -j REJECT --reject-with icmp-admin-prohibited`,
+			`-d 10.1.0.0/16 -m connmark --mark 0x9604/0xffff -m conntrack --ctdir REPLY "routefence: reply" -j RETURN
+-d 10.1.0.0/16 -o eth0 "routefence: node network" -j DROP
+-d 10.3.0.0/16 -o eth0 "routefence: node network" -j DROP
+-d 10.1.0.0/16 -m connmark --mark 0x9604/0xffff -m conntrack --ctdir REPLY "routefence: reply" -j CONNMARK --restore-mark --nfmask 0xffff --ctmask 0xffff
+-p tcp -m tcp ! --tcp-flags ACK,FIN,RST,SYN SYN "routefence: reply" -j RETURN
+-s 10.1.0.0/16 -i eth0 -m conntrack --ctstate NEW "routefence: reply" -j CONNMARK --set-xmark 0x9604/0xffff`},
 		{"nothing", testPolicy(), Options{}, "", ""},
 		{"half the world", testPolicy("0.0.0.0/1", "128.0.0.0/1"), Options{},
 			`-o eth0 -p tcp "routefence: node network" -j REJECT --reject-with tcp-reset

@@ -239,8 +239,16 @@ func ownership(chains map[string]Chain, name string, uncommented bool) func(Rule
 }
 
 func ownForm(r Rule) bool {
-	return r.Comment == "" && r.Unknown == "" && r.In == Interface{} && r.Src == Network{} && !r.Dst.Not && !r.Goto &&
-		slices.Contains([]string{"DROP", "REJECT", "RETURN"}, r.Target)
+	switch {
+	case r.Comment != "" || r.Unknown != "" || r.Dst.Not || r.Src.Not || r.Goto:
+		return false
+	case r.Target == "CONNMARK":
+		return r.SetMark == replyMark || r.CtMark == replyMark && r.CtDir == "REPLY"
+	case r.Flags != TCPFlags{}:
+		return r.Target == "RETURN" && r.Flags.Not
+	}
+	return r.Src == Network{} && slices.Contains([]string{"DROP", "REJECT", "RETURN"}, r.Target) &&
+		(r.In == Interface{} || r.Target == "RETURN" && r.Dst == Network{})
 }
 
 func sortedChains(chains map[string]Chain) []string {

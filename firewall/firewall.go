@@ -5,6 +5,9 @@
 // mangle, jumped to first from POSTROUTING. filter answers (REJECT), so that a caller fails at once. But filter OUTPUT sees
 // the interface that was chosen before nat OUTPUT rewrote the packet; mangle POSTROUTING sees the one by which the packet
 // really leaves. It can only DROP, and it has the last word.
+//
+// Where connections that come in from node networks are to be answered, chain ROUTEFENCE-REPLY in table mangle, jumped to first from
+// PREROUTING and OUTPUT, marks them and their answers, and the other two chains let those pass.
 package firewall
 
 import (
@@ -70,15 +73,23 @@ type Rule struct {
 	Proto    string
 	// CtState is the sorted, comma-separated list of -m conntrack --ctstate, CtDir its --ctdir.
 	CtState, CtDir string
-	// Set is the name of -m set --match-set NAME dst.
-	Set     string
-	Comment string
+	// CtMark is the --mark of -m connmark.
+	CtMark Mark
+	// Flags is the --tcp-flags of -m tcp, ICMP the --icmpv6-type of -m icmp6.
+	Flags TCPFlags
+	ICMP  string
+	// Set is the name of -m set --match-set NAME dst, SrcSet that of --match-set NAME src.
+	Set, SrcSet string
+	Comment     string
 	// Target is the target or the chain. Goto says that it was reached by -g.
 	Target string
 	Goto   bool
 	// RejectWith is the --reject-with of REJECT, To the --to of NETMAP and the --to-destination of DNAT.
 	RejectWith string
 	To         netipx.IPRange
+	// SetMark is the --set-xmark of CONNMARK, Restore its --restore-mark.
+	SetMark Mark
+	Restore Masks
 	// Unknown holds the words that were not understood. A rule that has some may match a packet or not.
 	Unknown string
 	// Packets counts the packets that matched.
@@ -110,8 +121,9 @@ type Tables map[Table]map[string]Chain
 
 // Lacks is what a kernel, or its iptables, does not have for a family. The zero value lacks nothing.
 type Lacks struct {
-	// Sets: no ipset. Reject: no REJECT target. Comment: no comment match. Conntrack: no conntrack match.
-	Sets, Reject, Comment, Conntrack bool
+	// Sets: no ipset. Reject: no REJECT target. Comment: no comment match. Conntrack: no conntrack match. Connmark: no connmark
+	// match or CONNMARK target.
+	Sets, Reject, Comment, Conntrack, Connmark bool
 }
 
 // Snapshot is the firewall of a network namespace as it was read from the kernel.

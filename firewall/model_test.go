@@ -65,7 +65,7 @@ func applyRestore(t testing.TB, tables Tables, c Restore) {
 		verb, rest, _ := strings.Cut(line, " ")
 		name, spec, _ := strings.Cut(rest, " ")
 		chain, exists := chains[name]
-		if !exists && slices.Contains([]string{"OUTPUT", "FORWARD", "POSTROUTING"}, name) {
+		if !exists && slices.Contains([]string{"OUTPUT", "FORWARD", "PREROUTING", "POSTROUTING"}, name) {
 			chain.Policy = "ACCEPT"
 		} else if !exists && verb != "-N" {
 			t.Fatalf("%s: no such chain", line)

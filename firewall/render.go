@@ -14,10 +14,14 @@ func (r Rule) Spec() string {
 	w.link("-i", r.In)
 	w.link("-o", r.Out)
 	w.add("-p", r.Proto)
+	w.marks(r)
 	w.add("-m conntrack --ctstate", r.CtState)
 	w.add("-m conntrack --ctdir", r.CtDir)
 	if r.Set != "" {
 		w.add("-m set --match-set", r.Set+" dst")
+	}
+	if r.SrcSet != "" {
+		w.add("-m set --match-set", r.SrcSet+" src")
 	}
 	if r.Comment != "" {
 		w.add("-m comment --comment", `"`+r.Comment+`"`)
@@ -31,6 +35,7 @@ func (r Rule) Spec() string {
 	if r.To != (netipx.IPRange{}) {
 		w.add("--to", r.To.String())
 	}
+	w.markTarget(r)
 	return strings.Join(w.words, " ")
 }
 

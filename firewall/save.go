@@ -114,7 +114,8 @@ func splitWords(text string) []string {
 type ruleParser struct {
 	family policy.Family
 	words  []string
-	not    bool // the option at hand was preceded by "!"
+	not    bool   // the option at hand was preceded by "!"
+	match  string // the argument of the last -m
 	rule   Rule
 }
 
@@ -154,6 +155,7 @@ func (p *ruleParser) option(name, arg string) bool {
 		ok = !p.not && fill(&r.Proto, arg)
 	case "-m":
 		ok = !p.not && slices.Contains(plainMatches, arg)
+		p.match = arg
 	case "--comment":
 		ok = !p.not && fill(&r.Comment, arg)
 	case "--ctstate":
@@ -163,12 +165,13 @@ func (p *ruleParser) option(name, arg string) bool {
 	case "--ctdir":
 		ok = !p.not && fill(&r.CtDir, arg)
 	case "--match-set":
-		ok = !p.not && len(p.words) > 2 && p.words[2] == "dst" && fill(&r.Set, arg)
+		ok = !p.not && len(p.words) > 2 && (p.words[2] == "dst" && fill(&r.Set, arg) ||
+			p.words[2] == "src" && arg == SetNames[p.family] && fill(&r.SrcSet, arg))
 		if ok {
 			p.words = p.words[1:]
 		}
 	default:
-		ok = !p.not && p.target(name, arg)
+		ok = !p.not && p.target(name, arg) || p.marks(name, arg)
 	}
 	if ok {
 		p.words = p.words[2:]
@@ -178,7 +181,7 @@ func (p *ruleParser) option(name, arg string) bool {
 
 // plainMatches are the matches that ask nothing but what their options say, and whose options are either understood here or
 // end up as unknown words. Other matches can ask something without any option, as -m socket does.
-var plainMatches = []string{"comment", "conntrack", "set", "tcp", "udp"}
+var plainMatches = []string{"comment", "connmark", "conntrack", "icmp6", "set", "tcp", "udp"}
 
 // target takes the target and the options of targets.
 func (p *ruleParser) target(name, arg string) bool {

@@ -25,6 +25,8 @@ func TestParseSave(t *testing.T) {
 			CtState: "ESTABLISHED,RELATED", CtDir: "REPLY", Target: "D", Goto: true},
 		`-A C -m set --match-set ROUTEFENCE4 dst -j DROP`:         {Set: "ROUTEFENCE4", Target: "DROP"},
 		`-A C -m set --match-set X src -j DROP`:                   {Unknown: "--match-set X src", Target: "DROP"},
+		`-A C -m set --match-set ROUTEFENCE4 src -j DROP`:         {SrcSet: "ROUTEFENCE4", Target: "DROP"},
+		`-A C -m set --match-set X src,dst -j DROP`:               {Unknown: "--match-set X src,dst", Target: "DROP"},
 		`-A C -m set ! --match-set X dst -j DROP`:                 {Unknown: "! --match-set X dst", Target: "DROP"},
 		`-A C ! -p tcp -j DROP`:                                   {Unknown: "! -p tcp", Target: "DROP"},
 		`-A C -m owner --gid-owner 31415 -j ACCEPT`:               {Unknown: "-m owner --gid-owner 31415", Target: "ACCEPT"},
@@ -34,6 +36,16 @@ func TestParseSave(t *testing.T) {
 		`-A C -d 10.0.0.1/255.0.255.0 -j ACCEPT`:                  {Unknown: "-d 10.0.0.1/255.0.255.0", Target: "ACCEPT"},
 		`-A C -j NETMAP --to 242.0.0.0/8`:                         {Target: "NETMAP", To: span("242.0.0.0-242.255.255.255")},
 		`-A C -p tcp -j DNAT --to-destination 1.2.3.4-1.2.3.9:80`: {Proto: "tcp", Target: "DNAT", To: span("1.2.3.4-1.2.3.9")},
+		`-A C -d 10.0.0.0/8 -m connmark --mark 0x9604/0xffff -j CONNMARK --restore-mark --nfmask 0xffff --ctmask 0xff`: {
+			Dst: Network{Prefix: netip.MustParsePrefix("10.0.0.0/8")}, CtMark: Mark{0x9604, 0xffff}, Target: "CONNMARK", Restore: Masks{0xff, 0xffff}},
+		`-A C -j CONNMARK --set-xmark 0x1`:                             {Target: "CONNMARK", SetMark: Mark{1, 0xffffffff}},
+		`-A C -j CONNMARK --save-mark`:                                 {Target: "CONNMARK", Unknown: "--save-mark"},
+		`-A C -j CONNMARK --restore-mark`:                              {Target: "CONNMARK", Unknown: "--restore-mark"},
+		`-A C -m connmark ! --mark 0x1 -j DROP`:                        {Unknown: "! --mark 0x1", Target: "DROP"},
+		`-A C -m mark --mark 0x1 -j DROP`:                              {Unknown: "-m mark --mark 0x1", Target: "DROP"},
+		`-A C -j MARK --set-xmark 0x1/0x1`:                             {Target: "MARK", Unknown: "--set-xmark 0x1/0x1"},
+		`-A C -p tcp -m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN -j DROP`: {Proto: "tcp", Flags: TCPFlags{"ACK,FIN,RST,SYN", "SYN", true}, Target: "DROP"},
+		`-A C -p ipv6-icmp -m icmp6 --icmpv6-type 135 -j DROP`:         {Proto: "ipv6-icmp", ICMP: "135", Target: "DROP"},
 		`-A C`: {},
 	} {
 		tables := save(t, policy.IPv4, "*filter\n:C - [0:0]\n"+line+"\nCOMMIT\n")

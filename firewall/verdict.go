@@ -17,6 +17,8 @@ type Pass struct {
 
 // Passing returns the part of `to` for which some packet, locally made or forwarded, may leave by interface out.
 // Addresses are those on the wire, behind nat OUTPUT. The parts are disjoint; none means that all of `to` is fenced.
+// Answers to connections that came in are no leaks and not spoken of: a rule for them alone matches nothing here. One for the other
+// direction may match or not, as packets that conntrack does not track have no direction.
 //
 // A packet leaves if filter OUTPUT or filter FORWARD, and mangle POSTROUTING as well, let it pass. Where a rule asks for
 // more than an interface and a destination, some packet may match it and some other may not; both are followed. Hooks that
@@ -93,7 +95,7 @@ func (s Snapshot) rerouted(f policy.Family, to ranges.Set) []Pass {
 			}
 		}
 		for _, r := range reachable(tables[Table{f, "mangle"}], "OUTPUT") {
-			if slices.Contains(reroutingTargets, r.Target) {
+			if slices.Contains(reroutingTargets, r.Target) && !r.spares() && r.SetMark == (Mark{}) {
 				add(to, "routed again in mangle by -A "+r.Text)
 			}
 		}

@@ -121,10 +121,11 @@ func denies(r Rule) bool { return isJump(r) && r.Target == ChainName }
 
 // step turns one rule into a step.
 func (w *walk) step(r Rule) step {
-	if !r.Out.matches(w.out) {
+	if !r.Out.matches(w.out) || r.spares() {
 		return step{}
 	}
-	conditions := Rule{In: r.In, Src: r.Src, Proto: r.Proto, CtState: r.CtState, CtDir: r.CtDir, Unknown: r.Unknown}
+	conditions := Rule{In: r.In, Src: r.Src, Proto: r.Proto, CtState: r.CtState, CtDir: r.CtDir, CtMark: r.CtMark, Flags: r.Flags,
+		ICMP: r.ICMP, SrcSet: r.SrcSet, Unknown: r.Unknown}
 	s := step{rule: r, sure: conditions == Rule{}}
 	if members, known := w.sets[r.Set]; known {
 		s.addrs = members.Intersect(r.destinations(w.table.Family))
@@ -141,6 +142,12 @@ func (w *walk) step(r Rule) step {
 		s.cause = w.cause(r)
 	}
 	return s
+}
+
+// spares reports whether a rule matches no packet of the connections that Passing speaks of: only answers, or neighbour discovery,
+// which carries nothing.
+func (r Rule) spares() bool {
+	return r.CtDir == "REPLY" || r.Proto == "ipv6-icmp" && slices.Contains(neighbourDiscovery, r.ICMP)
 }
 
 func (w *walk) effect(r Rule) effect {

@@ -168,6 +168,10 @@ func (j join) device(p routes.Path) []aspect {
 		a.state = Tunneled
 	case role == policy.Tunnel:
 		a.state, a.cause = Blocked, a.cause+" ("+p.Link.Name+" is down)"
+	case p.Reply:
+		// Only the firewall marks packets so, and only answers. What it stops is no news; what it would let out, were it marked by
+		// anybody else, is.
+		return slices.DeleteFunc(j.judgeByFirewall(a), func(a aspect) bool { return a.state == Bypassed })
 	default:
 		return j.judgeByFirewall(a)
 	}

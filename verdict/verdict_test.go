@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +65,7 @@ func newWorld(change func(w *world)) *world {
 	if !w.bare {
 		fence := routes.Desired(w.p, w.ts, w.s)
 		w.s.Rules = append(w.s.Rules, fence.Rules...)
+		slices.SortStableFunc(w.s.Rules, func(a, b routes.Rule) int { return int(a.Priority) - int(b.Priority) })
 		w.s.Routes = append(w.s.Routes, fence.Routes...)
 		w.fw = standing(w.p, w.ts)
 	}
@@ -76,11 +78,13 @@ func standing(p policy.Policy, ts []policy.Translation) firewall.Snapshot {
 	want := firewall.Desired(p, firewall.Options{Translations: ts})
 	out := firewall.Snapshot{Tables: firewall.Tables{}, Sets: want.Sets}
 	for _, f := range want.Fences {
-		chains := map[string]firewall.Chain{firewall.ChainName: {Rules: f.Rules}}
-		for _, base := range f.Bases {
-			chains[base] = firewall.Chain{Policy: "ACCEPT", Rules: []firewall.Rule{{Target: firewall.ChainName}}}
+		if out.Tables[f.Table] == nil {
+			out.Tables[f.Table] = map[string]firewall.Chain{}
 		}
-		out.Tables[f.Table] = chains
+		out.Tables[f.Table][f.Chain] = firewall.Chain{Rules: f.Rules}
+		for _, base := range f.Bases {
+			out.Tables[f.Table][base] = firewall.Chain{Policy: "ACCEPT", Rules: []firewall.Rule{{Target: f.Chain}}}
+		}
 	}
 	return out
 }
@@ -134,6 +138,21 @@ func TestVerdict(t *testing.T) {
 		}, nil, "Tunneled tun0 whole, 10.1.9.0/24 Allowed"},
 		"translated, VPN up":   {func(w *world) { w.translate(); w.add("242.0.0.0/8 tun0") }, nil, "Tunneled tun0 whole to 242.0.0.0/16"},
 		"translated, VPN down": {(*world).translate, nil, "Blocked to 242.0.0.0/16"},
+		"answering, VPN down":  {(*world).answer, nil, "Blocked"},
+		"answering, VPN up":    {func(w *world) { w.answer(); w.add("10.1.0.0/16 tun0") }, nil, "Tunneled tun0 whole"},
+		"answering, firewall flushed": {(*world).answer, func(w *world) { w.fw = firewall.Snapshot{} },
+			"Leaking, 10.1.0.0/16 Leaking eth0 by rule 95: from all fwmark 0x9604/0xffff lookup 9605: route default via 169.254.1.1 dev eth0 onlink" +
+				" table 9605 proto 96 metric 1024; firewall: no chain ROUTEFENCE in filter, unstopped 10.1.0.0/16 eth0"},
+		"answering, marked packets let out": {(*world).answer, func(w *world) { w.letOut("-m connmark --mark 0x9604/0xffff") },
+			"Leaking, 10.1.0.0/16 Leaking eth0 by rule 95, unstopped 10.1.0.0/16 eth0"},
+		"answering, answers let out twice": {(*world).answer, func(w *world) { w.letOut("-m conntrack --ctdir REPLY") }, "Blocked"},
+		"answering, another rule for the mark": {func(w *world) {
+			w.answer()
+			marked := marked
+			marked.Mark = 0x9604
+			w.s.Rules = append(w.s.Rules, marked)
+			w.add("0.0.0.0/0 eth0 table 100")
+		}, nil, "Blocked, 10.1.0.0/16 Bypassed eth0 by rule 50: from all fwmark 0x9604"},
 		// The sink takes what the suppressed route leaves, so translated senders do not notice it.
 		"translated, real route over eth0": {func(w *world) { w.translate(); w.add("242.0.0.0/8 tun0", "10.1.3.0/24 eth0") }, nil,
 			"Tunneled tun0 whole to 242.0.0.0/16"},
@@ -149,6 +168,19 @@ func TestVerdict(t *testing.T) {
 			}
 			check(t, got[0], c.want)
 		})
+	}
+}
+
+func (w *world) answer() { w.p = w.p.Answer(func(netip.Prefix) bool { return true }) }
+
+// letOut puts a rule that accepts some packets before all others of our chains.
+func (w *world) letOut(match string) {
+	for _, name := range []string{"filter", "mangle"} {
+		saved, _ := firewall.ParseSave(policy.IPv4, []byte("*"+name+"\n-A ROUTEFENCE "+match+" -j ACCEPT\nCOMMIT\n"))
+		table := firewall.Table{Family: policy.IPv4, Name: name}
+		chain := w.fw.Tables[table][firewall.ChainName]
+		chain.Rules = slices.Insert(slices.Clone(chain.Rules), 0, saved[table][firewall.ChainName].Rules...)
+		w.fw.Tables[table][firewall.ChainName] = chain
 	}
 }
 

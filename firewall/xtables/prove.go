@@ -49,9 +49,10 @@ func (k *Kernel) complete(backend string) bool {
 	return true
 }
 
-// doubt is for a write that failed before any succeeded: the next list proves the backends.
+// doubt is for a write that failed before any succeeded, or before it was ever looked for what the backend lacks, as the fence may
+// come to need what it did without: the next list proves the backends.
 func (k *Kernel) doubt(f policy.Family, err error) {
-	if !k.proven[f] && !errors.Is(err, errLocked) {
+	if (!k.proven[f] || k.proved.IsZero()) && !errors.Is(err, errLocked) {
 		k.doubted, k.backend = true, ""
 	}
 }
@@ -211,13 +212,15 @@ var (
 	rejectRule    = firewall.Rule{Proto: "tcp", Target: "REJECT", RejectWith: "tcp-reset"}
 	commentRule   = firewall.Rule{Comment: "routefence: probe", Target: "DROP"}
 	conntrackRule = firewall.Rule{CtState: "DNAT", Target: "RETURN"}
+	connmarkRule  = firewall.Rule{CtMark: firewall.Mark{Value: policy.ReplyMark, Mask: policy.ReplyMask}, Target: "CONNMARK",
+		Restore: firewall.Masks{Connection: policy.ReplyMask, Packet: policy.ReplyMask}}
 )
 
 func setRule(f policy.Family) firewall.Rule { return firewall.Rule{Set: probeSet(f), Target: "DROP"} }
 
 // writeProbe and removeProbe are two programs, for iptables-nft-restore never sends a rule that the same input flushes.
 func writeProbe(f policy.Family) []string {
-	return append([]string{":" + firewall.ProbeChain + " -"}, appending(rejectRule, commentRule, conntrackRule, setRule(f))...)
+	return append([]string{":" + firewall.ProbeChain + " -"}, appending(rejectRule, commentRule, conntrackRule, connmarkRule, setRule(f))...)
 }
 
 func removeProbe(policy.Family) []string {
@@ -268,7 +271,7 @@ func writeAndTakeBack(backend string, table firewall.Table) (p proof) {
 		return proof{err: err}
 	}
 	return proof{lacks: firewall.Lacks{Reject: try(rejectRule) != nil, Comment: try(commentRule) != nil,
-		Conntrack: try(conntrackRule) != nil, Sets: try(setRule(table.Family)) != nil}}
+		Conntrack: try(conntrackRule) != nil, Connmark: try(connmarkRule) != nil, Sets: try(setRule(table.Family)) != nil}}
 }
 
 func program(backend string, f policy.Family) (*iptables.IPTables, error) {
