@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routefence/routefence/firewall"
 	"github.com/routefence/routefence/policy"
 	"github.com/routefence/routefence/ranges"
 	"github.com/routefence/routefence/routes"
@@ -166,17 +165,6 @@ func interfaces(p policy.Policy, s routes.State) Interfaces {
 	for _, l := range s.Links {
 		if p.Role(l.Name) == policy.Tunnel {
 			out.Tunnels = append(out.Tunnels, l.Name)
-		}
-	}
-	return out
-}
-
-// kept says in words which chains of ours a change set cannot make right.
-func kept(changes []firewall.Change) []string {
-	var out []string
-	for _, c := range changes {
-		if k, ok := c.(firewall.Kept); ok {
-			out = append(out, k.String())
 		}
 	}
 	return out

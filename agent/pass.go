@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/routefence/routefence/firewall"
@@ -162,7 +163,7 @@ func without(p policy.Policy, absent map[policy.Family]bool) policy.Policy {
 func unguarded(p policy.Policy, s routes.State) []string {
 	var out []string
 	if len(s.Fenced(p)) == 0 {
-		out = append(out, fmt.Sprintf("no interface matches --fence-interfaces=%s", p.Fenced))
+		out = append(out, fmt.Sprintf("no interface matches --fence-interfaces=%s", strings.Join(p.Fenced, ",")))
 	}
 	for _, name := range s.DefaultLinks() {
 		if p.Role(name) == policy.Other {

@@ -91,7 +91,7 @@ func translated(networks []netip.Prefix, family policy.Family, translations []po
 				out = appendNew(out, r)
 			}
 		}
-		out = appendNew(out, Route{Family: family, Table: Table, Dst: t.To, Type: Blackhole, Metric: MetricBlackhole, Protocol: Protocol})
+		out = appendNew(out, Route{Family: family, Table: Table, Dst: t.To, Type: Blackhole, Metric: MetricTranslated, Protocol: Protocol})
 	}
 	return out
 }

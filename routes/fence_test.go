@@ -166,7 +166,7 @@ func TestChangesReadAsCommands(t *testing.T) {
 		"ip -4 route add 10.250.0.0/16 dev lo table 9604 src 10.1.178.85 proto 96 metric 1024",
 		"ip -4 route add blackhole 10.250.0.0/16 table 9604 proto 96 metric 2048",
 		"ip -4 route add throw 10.250.9.0/24 table 9604 proto 96 metric 1024",
-		"ip -4 route add blackhole 242.0.0.0/16 table 9604 proto 96 metric 2048",
+		"ip -4 route add blackhole 242.0.0.0/16 table 9604 proto 96 metric 3072",
 		"ip link property add dev eth0 altname routefence-group-7",
 		"ip link set dev eth0 group 9604",
 		"ip -4 rule add pref 96 from all lookup main suppress_prefixlength 0 suppress_ifgroup 9604 protocol 96",

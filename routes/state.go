@@ -28,6 +28,9 @@ const (
 	// MetricBlackhole is explicit because an IPv6 route added without a metric comes back with 1024, and a comparison
 	// with what was asked for would then never match (nmstate/nmstate#3160, FR-16).
 	MetricBlackhole uint32 = 2048
+	// MetricTranslated is that of the blackhole for what node networks are translated to. It tells that range from a node network
+	// when a later process adopts the fence.
+	MetricTranslated uint32 = 3072
 	// MetricSink is lower, so that a sink wins over the blackhole of the same network while it is there.
 	MetricSink uint32 = 1024
 )
@@ -178,7 +181,7 @@ func (s State) Fenced(p policy.Policy) []Link {
 func (s State) Adopted() []netip.Prefix {
 	var out []netip.Prefix
 	for _, r := range s.Routes {
-		if r.Ours() && r.Type == Blackhole {
+		if r.Ours() && r.Type == Blackhole && r.Metric != MetricTranslated {
 			out = append(out, r.Dst)
 		}
 	}

@@ -62,10 +62,11 @@ func runExplain(out io.Writer, f *fenceFlags, addr netip.Addr, output string) er
 		return &exitError{exitFailed, err}
 	}
 	networks := append(state.Adopted(), chains.Adopted()...)
+	allow := append(c.allow, state.Allowed()...)
 	if given := c.given(); len(given) > 0 {
-		networks = given
+		networks, allow = given, c.allow
 	}
-	p := policy.New(networks, c.allow, c.fenced, c.tunnels)
+	p := policy.New(networks, allow, c.fenced, c.tunnels)
 	if c.lifelines == agent.KeepLifelines {
 		p = p.Keep(append(state.Lifelines(p), knownLifelines()...))
 	}
