@@ -61,12 +61,6 @@ func (r Ref) String() string {
 	return strings.TrimSuffix(strings.Join(parts, "/"), "/")
 }
 
-// resource is the object's resource, as RBAC and messages call it.
-func (r Ref) resource() string {
-	res := resources[r.Kind]
-	return res.plural + "." + res.group
-}
-
 func (r Ref) path() string {
 	res := resources[r.Kind]
 	path := "/apis/" + res.group + "/" + res.version

@@ -248,3 +248,34 @@ func TestEventsOnThePod(t *testing.T) {
 	s.r.Tun.RemoveRoutes(rig.Network4)
 	told("Warning TunnelDown Pod/kube-apiserver-0: traffic to 10.250.0.0/16 goes nowhere")
 }
+
+// serviceAccount runs a program with a directory where a pod has its service account, in a mount namespace of its own.
+const serviceAccount = `mount -t tmpfs none /run && mkdir -p /run/secrets/kubernetes.io/serviceaccount &&
+mount --bind "$0" /run/secrets/kubernetes.io/serviceaccount && exec "$@"`
+
+// Without --kubeconfig it is the pod's service account, whose token the kubelet swaps while the agent runs.
+func TestServiceAccountOfThePod(t *testing.T) {
+	const name = "shoot--dev--account"
+	s := pod(t, name)
+	shared.putCluster(name, networks{spec: "10.1.0.0/16"})
+	account := t.TempDir()
+	project := func() {
+		for _, file := range []struct{ from, to string }{{s.reads.file("token"), "token"}, {shared.dir + "/ca.crt", "ca.crt"}} {
+			data, err := os.ReadFile(file.from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, account+"/"+file.to, data)
+		}
+	}
+	project()
+	host, port, _ := strings.Cut(s.door.address(), ":")
+	s.env = []string{"KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}
+	s.args = []string{"unshare", "--mount", "sh", "-c", serviceAccount, account, binary, "run", "--shoot=cluster/" + name}
+	s.start().awaits(soon, func(d document) bool { return d.Ready && d.Sources[0].Healthy && fences(d, "10.1.0.0/16") })
+	s.reads.revokeToken("first")
+	s.awaits(named+10*time.Second, func(d document) bool { return d.Ready && strings.HasPrefix(d.Sources[0].Message, "Unauthorized of cluster/") })
+	s.reads.newToken("second")
+	project()
+	t.Logf("healthy %s after the new token", s.awaits(recovered, func(d document) bool { return d.Ready && d.Sources[0].Healthy }).Round(time.Millisecond))
+}

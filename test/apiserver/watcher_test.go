@@ -23,9 +23,6 @@ type watcher struct {
 	t      testing.TB
 	source *cluster.Source
 	stop   func()
-
-	mu    sync.Mutex
-	least int
 }
 
 // watch runs a source, and its Infrastructure's, until the test ends.
