@@ -274,7 +274,9 @@ func TestServiceAccountOfThePod(t *testing.T) {
 	s.args = []string{"unshare", "--mount", "sh", "-c", serviceAccount, account, binary, "run", "--shoot=cluster/" + name}
 	s.start().awaits(soon, func(d document) bool { return d.Ready && d.Sources[0].Healthy && fences(d, "10.1.0.0/16") })
 	s.reads.revokeToken("first")
-	s.awaits(named+10*time.Second, func(d document) bool { return d.Ready && strings.HasPrefix(d.Sources[0].Message, "Unauthorized of cluster/") })
+	s.awaits(named+10*time.Second, func(d document) bool {
+		return d.Ready && strings.HasPrefix(d.Sources[0].Message, "Unauthorized of cluster/")
+	})
 	s.reads.newToken("second")
 	project()
 	t.Logf("healthy %s after the new token", s.awaits(recovered, func(d document) bool { return d.Ready && d.Sources[0].Healthy }).Round(time.Millisecond))
