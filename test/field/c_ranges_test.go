@@ -1,0 +1,164 @@
+package field
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/routefence/routefence/test/rig"
+)
+
+// TestFR22: host bits are set. Everywhere there is one canonical value, and one warning.
+func TestFR22HostBits(t *testing.T) {
+	eachBackend(t, func(t *testing.T, r *rig.Rig, backend string) {
+		file := newShootFile(t, r)
+		file.put(`apiVersion: core.gardener.cloud/v1beta1
+kind: Shoot
+metadata:
+  name: bits
+spec:
+  networking:
+    nodes: 10.250.2.3/16
+status:
+  networking:
+    nodes: [10.250.0.0/16, "fd00:250::1/48"]
+`)
+		s := start(t, r, "--shoot-file="+file.path, "--firewall="+backend, "--resync=100ms")
+		if d := s.awaitReady(); d.cidrs() != "10.250.0.0/16 fd00:250::/48" {
+			t.Errorf("networks %s", d.cidrs())
+		}
+		lines := s.changes()
+		s.awaitPasses(10)
+		if s.changes() != lines {
+			t.Errorf("later passes wrote %d times", s.changes()-lines)
+		}
+		_, metrics := s.get("/metrics")
+		everything := metrics + snapshot(r) // the state words the warning
+		for _, raw := range []string{"10.250.2.3", "fd00:250::1/"} {
+			if strings.Contains(everything, raw) {
+				t.Errorf("%s is somewhere in the metrics or the kernel", raw)
+			}
+			if n := strings.Count(s.Output(), raw); n != 1 {
+				t.Errorf("%d warnings about %s, want one:\n%s", n, raw, s.tail())
+			}
+		}
+		if n := strings.Count(r.Pod.Run("ip route show table 9604"), "blackhole"); n != 1 {
+			t.Errorf("%d blackholes of IPv4", n)
+		}
+		expectFenced(t, r, "host bits")
+	})
+}
+
+// untidy is a list as people write it: with other separators, empty items, a tab, CRLF, a byte order mark, a blank that does not
+// break, and repeats.
+const untidy = "\ufeff 10.250.0.0/16, ,10.251.0.0/16;\r\n10.250.0.0/16,10.250.128.0/17,\tfd00:250::/48,\u00a0\r\n"
+
+// TestFR25: nothing of an untidy list is lost, neither from a file nor from the environment; and a bad item is named while the good
+// ones are fenced. Neighbours are merged, so two /16 and a /17 make one /15.
+func TestFR25UntidyLists(t *testing.T) {
+	const want = "10.250.0.0/15 fd00:250::/48"
+	const bad = "10.300.0.0/16"
+	for _, from := range []string{"file", "environment"} {
+		t.Run(from, func(t *testing.T) {
+			r := bench(t)
+			file := newShootFile(t, r)
+			run := func(text string) *sidecar {
+				if from == "file" {
+					file.put(text)
+					return start(t, r, "--shoot-file="+file.path, "--firewall=nft", "--resync=1s")
+				}
+				return startWith(t, r, []string{"env", "SHOOT_NODE_NETWORKS=" + text}, "--firewall=nft", "--resync=1s")
+			}
+			s := run(untidy)
+			if d := s.awaitReady(); d.cidrs() != want {
+				t.Errorf("networks %s, want %s", d.cidrs(), want)
+			}
+			expectFenced(t, r, "untidy", append(addresses, netip.MustParseAddr("10.251.0.7"))...)
+			s.Stop()
+			s = run(bad + "," + strings.TrimPrefix(untidy, "\ufeff"))
+			d := s.await("the item is named", func(d document) bool { return d.Reason == "InvalidNetwork" && d.cidrs() != "" })
+			if d.Ready || d.cidrs() != want || !strings.Contains(d.Message, bad) {
+				t.Errorf("ready %v, networks %s: %s", d.Ready, d.cidrs(), d.Message)
+			}
+			expectFenced(t, r, "with a bad item")
+		})
+	}
+}
+
+// refusedRanges are those that the pod itself lives by, or that mean nothing as node networks.
+var refusedRanges = []string{"0.0.0.0/0", "::/0", "127.0.0.0/8", "::1/128", "169.254.0.0/16", "169.254.1.1/32", "fe80::/10", "224.0.0.0/4", "ff00::/8"}
+
+// TestFR26: a range that is everything, or needed by every pod, is refused by name; the others stay fenced.
+func TestFR26RefusedRanges(t *testing.T) {
+	r := bench(t)
+	file := newShootFile(t, r)
+	file.write("10.250.0.0/16", "fd00:250::/48")
+	s := start(t, r, "--shoot-file="+file.path, "--firewall=nft", "--resync=1s")
+	s.awaitReady()
+	for _, refused := range refusedRanges {
+		file.write("10.250.0.0/16", "fd00:250::/48", refused)
+		d := s.await(refused+" is named", func(d document) bool { return !d.Ready && strings.Contains(d.Message, refused) })
+		if d.Reason != "InvalidNetwork" || d.cidrs() != "10.250.0.0/16 fd00:250::/48" {
+			t.Errorf("%s: %s, networks %s", refused, d.Reason, d.cidrs())
+		}
+		expectAnswer(t, r, refused, netip.MustParseAddr("169.254.1.1"), rig.AnswerNet) // the pod's gateway
+	}
+	expectFenced(t, r, "beside refused ranges")
+}
+
+// TestFR26Lifelines: a network that holds what the pod lives by is fenced but for those addresses, which the state names; or it is
+// refused, for whom that is safer.
+func TestFR26Lifelines(t *testing.T) {
+	r := bench(t)
+	const apiServer = "10.250.0.7" // it is what answers in the seed network
+	env := []string{"env", "KUBERNETES_SERVICE_HOST=" + apiServer}
+	s := startWith(t, r, env, "--node-networks=10.0.0.0/8", "--firewall=nft", "--resync=1s")
+	d := s.awaitReady()
+	for _, words := range []string{rig.Pod4.String(), "API server", apiServer} {
+		if !strings.Contains(d.causes(), words) {
+			t.Errorf("the state has no word on %s: %s", words, d.causes())
+		}
+	}
+	expectAnswer(t, r, "lifeline", rig.Node4, rig.AnswerNet)
+	r.ResetCounters()
+	expectFenced(t, r, "beside the lifeline", netip.MustParseAddr("10.250.0.8"), netip.MustParseAddr("10.251.0.7"))
+	s.Stop()
+	clean(t, r)
+	s = startWith(t, r, env, "--node-networks=10.0.0.0/8,fd00:250::/48", "--firewall=nft", "--resync=1s", "--lifelines=refuse")
+	d = s.await("the network is refused", func(d document) bool { return d.Reason == "InvalidNetwork" })
+	if d.Ready || !strings.Contains(d.Message, "10.0.0.0/8") || !strings.Contains(d.Message, rig.Pod4.String()) {
+		t.Errorf("ready %v: %s", d.Ready, d.Message)
+	}
+	expectFenced(t, r, "the other network", rig.Node6)
+}
+
+// TestFR28: families are told by the value, in whatever order; a bad item is named and harms no other.
+func TestFR28MixedFamilies(t *testing.T) {
+	r := bench(t)
+	file := newShootFile(t, r)
+	file.write("10.250.0.0/16") // something is known already
+	s := start(t, r, "--shoot-file="+file.path, "--firewall=nft", "--resync=1s")
+	s.awaitReady()
+	items := []string{"fd00:250::/48", "10.250.0.0/16", "fe80::/64", "fe80::1%eth0/64", "::1/128"}
+	for i := range items {
+		file.write(append(append([]string{}, items[i:]...), items[:i]...)...)
+		d := s.await("the bad items are named", func(d document) bool {
+			return d.Reason == "InvalidNetwork" && strings.Contains(d.Message, "fe80::/64") && d.cidrs() == "10.250.0.0/16 fd00:250::/48"
+		})
+		for _, item := range items[2:] {
+			if !strings.Contains(d.Message, item) {
+				t.Errorf("order %d: %s is not named: %s", i, item, d.Message)
+			}
+		}
+		for _, family := range families {
+			n := strings.Count(r.Pod.Run("ip -"+family+" route show table 9604"), "blackhole")
+			if rules := r.Pod.Run(program(family, "nft") + "-save"); n != 1 || strings.Count(rules, "-j DROP") != 1 {
+				t.Errorf("order %d: IPv%s: %d blackholes, rules\n%s", i, family, n, rules)
+			}
+		}
+		file.write("10.250.0.0/16", "fd00:250::/48")
+		s.await("good again", func(d document) bool { return d.Ready })
+	}
+	expectFenced(t, r, fmt.Sprintf("after %d orders", len(items)))
+}
