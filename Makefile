@@ -17,10 +17,10 @@ BINARIES := $(patsubst cmd/%,bin/%,$(wildcard cmd/routefence cmd/routefence-webh
 # Packages whose tests make network namespaces stand on one of these.
 NEEDS_ROOT := routefence/test/
 
-.PHONY: help build demo test apiserver unit bench lint fuzz clean cleanup $(BINARIES)
+.PHONY: help build demo test test-vm apiserver unit bench lint fuzz clean cleanup $(BINARIES)
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{ printf "%-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{ printf "%-14s %s\n", $$1, $$2 }'
 
 build: $(BINARIES) ## build the binaries into bin/
 
@@ -37,10 +37,18 @@ demo: ## show the defect and its cure with a real OpenVPN (root; under a minute)
 # One package after the other: they measure times, and a full machine blurs those. Building first keeps all cores busy.
 test: ## run all tests with the race detector (root; minutes)
 	@test/deps.sh test
+	@test/deps.sh test-vm
 	@$(MAKE) --no-print-directory build
 	go build -race ./...
 	go test -race -count=1 -p 1 -timeout 15m ./...
 	@$(MAKE) --no-print-directory apiserver
+	go build -o bin/vm ./test/vm
+	bin/vm
+
+test-vm: ## run all tests that make sense there in guests with Debian's kernels (long minutes)
+	@test/deps.sh test-vm
+	go build -o bin/vm ./test/vm
+	bin/vm -all
 
 apiserver: ## test --shoot against a real kube-apiserver (root; builds that once, which takes minutes)
 	@test/deps.sh test
@@ -56,9 +64,9 @@ bench: ## run the benchmarks (root; BENCH=pattern chooses)
 
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
-	go vet ./...
+	go vet -tags vm ./...
 	go -C test/apiserver vet ./...
-	$(STATICCHECK) ./...
+	$(STATICCHECK) -tags vm ./...
 	cd test/apiserver && $(STATICCHECK) ./...
 
 fuzz: ## run each fuzz target for a while (FUZZTIME=10s)

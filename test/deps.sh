@@ -2,7 +2,7 @@
 # Makes sure that what "make demo" or "make test" runs is there: installs it on Debian as root, elsewhere names all that is
 # missing at once and exits with 2.
 #
-# usage: deps.sh demo|test
+# usage: deps.sh demo|test|test-vm
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -12,8 +12,10 @@ case ${1:-} in
 demo) needs="$needs openvpn:openvpn" ;;
 # The race detector links with a C compiler and the C library's headers.
 test) needs="$needs ss:iproute2 ipset:ipset conntrack:conntrack gcc:gcc etcd:etcd-server /usr/include/stdlib.h:libc6-dev" ;;
+# Guests take their kernels from Debian's packages and everything else from this machine.
+test-vm) needs="$needs ss:iproute2 ipset:ipset conntrack:conntrack qemu-system-x86_64:qemu-system-x86 busybox:busybox-static apt-get:apt dpkg-deb:dpkg" ;;
 *)
-	echo "usage: $0 demo|test" >&2
+	echo "usage: $0 demo|test|test-vm" >&2
 	exit 2
 	;;
 esac
