@@ -50,8 +50,7 @@ func TestFR29SwappedVolume(t *testing.T) {
 	const always = "10.250.0.0/16\nfd00:250::/48\n"
 	expectOpen(t, r)
 	v := newVolume(t, r, always)
-	// A resync of a minute: what arrives was noticed.
-	s := start(t, r, "--shoot-file="+v.path(), "--firewall=nft", "--resync=1m")
+	s := start(t, r, "--shoot-file="+v.path(), "--firewall=nft", "--resync=1s")
 	s.awaitReady()
 	fds := descriptors(t, s.Pid())
 	h := r.Hammer(rig.HammerRate / 4)

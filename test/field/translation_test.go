@@ -269,7 +269,8 @@ func TestOneAddressTranslated(t *testing.T) {
 		w := rewriting{backend: backend, owner: true, from: rig.Node4.String(), target: "DNAT --to-destination " + rig.TranslatedNode.String()}
 		r.TunnelUp(rig.Translated)
 		l := &life{t: t, r: r, w: w, fence: backend, senders: newSenders(t, r)}
-		l.s = startReady(t, r, backend)
+		l.s = startReady(t, r, backend, "--resync=10s") // so that what finds the rule is the poll for translations
+		l.s.awaitPasses(1)                              // at rest
 		w.rule(r, "-A")
 		l.expectCarriedSoon("rules")
 		l.expectExplained("DNAT", "Tunneled: leaves by tun0")
