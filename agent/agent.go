@@ -88,6 +88,9 @@ type Config struct {
 	Lifelines       Lifelines
 	// Known are lifelines that the kernel does not tell: DNS servers, the API server.
 	Known []policy.Lifeline
+	// Replies says which connections are answered, none where it is "". Hosts are the addresses of the pod's host, for AutoReplies.
+	Replies Replies
+	Hosts   []netip.Addr
 	// Resync is the longest time between two passes.
 	Resync time.Duration
 	// Passed is told how long each pass took.

@@ -57,7 +57,7 @@ func (a *Agent) networks(reports []shoot.Report, o observation, p plan) []Networ
 		}
 	}
 	names := namersOf(reports, a.memory.adopted)
-	missing := missingRoutes(p.routes)
+	missing, answered := missingRoutes(p.routes), ranges.Of(p.policy.Replies...)
 	firewallLacks := map[policy.Family]bool{}
 	for _, c := range p.firewall {
 		firewallLacks[c.Of()] = true
@@ -67,7 +67,7 @@ func (a *Agent) networks(reports []shoot.Report, o observation, p plan) []Networ
 		family := policy.FamilyOf(v.CIDR)
 		n := Network{
 			CIDR: v.CIDR.String(), Sources: names.of(v.CIDR), State: v.State, Interface: v.Interface, Cause: v.Cause,
-			prefix: v.CIDR, whole: v.Whole, unstopped: v.Unstopped,
+			prefix: v.CIDR, whole: v.Whole, unstopped: v.Unstopped, Replies: answered.Overlaps(v.CIDR),
 			Layers: Layers{
 				Routes:   o.routesErr == nil && !missing.Overlaps(v.CIDR),
 				Firewall: o.firewallErr == nil && !firewallLacks[family] && len(v.Unstopped) == 0,

@@ -64,8 +64,10 @@ type Network struct {
 	Interface    string        `json:"interface,omitempty"`
 	Cause        string        `json:"cause,omitempty"`
 	TranslatedTo []string      `json:"translatedTo,omitempty"`
-	Layers       Layers        `json:"layers"`
-	Exceptions   []Exception   `json:"exceptions,omitempty"`
+	// Replies says that connections which come in from the network over a fenced interface are answered.
+	Replies    bool        `json:"replies,omitempty"`
+	Layers     Layers      `json:"layers"`
+	Exceptions []Exception `json:"exceptions,omitempty"`
 
 	prefix    netip.Prefix
 	whole     bool

@@ -14,6 +14,7 @@ type memory struct {
 	adopted []netip.Prefix
 	// denied says that the first write has been made, looked that both layers have been read.
 	denied, looked bool
+	surroundings   surroundings
 
 	started   bool
 	inPlace   bool
@@ -37,7 +38,7 @@ type wanted struct {
 
 func (w wanted) equal(o wanted) bool {
 	return slices.Equal(w.policy.Networks, o.policy.Networks) && slices.Equal(w.policy.Allow, o.policy.Allow) &&
-		slices.Equal(w.translations, o.translations)
+		slices.Equal(w.policy.Replies, o.policy.Replies) && slices.Equal(w.translations, o.translations)
 }
 
 const (

@@ -71,9 +71,11 @@ func (ns namers) of(n netip.Prefix) []string {
 // policyFor returns the policy that the reports ask for in a namespace, and what is refused of it.
 func (a *Agent) policyFor(reports []shoot.Report, s routes.State) (policy.Policy, []error) {
 	p := policy.New(union(reports, a.memory.adopted), a.Allow, a.Fenced, a.Tunnels)
-	lifelines := append(s.Lifelines(p), a.Known...)
+	around := a.look(p, s)
+	lifelines := append(around.lifelines[:len(around.lifelines):len(around.lifelines)], a.Known...)
 	if a.Lifelines == RefuseLifelines {
-		return p.Refuse(lifelines)
+		kept, refused := p.Refuse(lifelines)
+		return a.answering(kept, around), refused
 	}
-	return p.Keep(lifelines), nil
+	return a.answering(p.Keep(lifelines), around), nil
 }

@@ -56,13 +56,14 @@ func (a *Agent) Pass() *State {
 	o := a.observe()
 	a.adopt(o)
 	p := a.plan(reports, o)
+	open = sparing(open, p.policy, o)
 	var applyErr error
 	repaired := false
 	for range rounds {
 		if len(p.routes)+len(p.firewall) == 0 {
 			break
 		}
-		open = open.join(a.openings(p, o))
+		open = open.join(sparing(a.openings(p, o), p.policy, o))
 		repaired = a.count(p) || repaired
 		applyErr = a.apply(p)
 		o = a.observe()
@@ -114,8 +115,9 @@ func (a *Agent) plan(reports []shoot.Report, o observation) plan {
 		p.translations = o.firewall.Translations(p.policy)
 	}
 	possible := without(p.policy, p.absent)
+	p.policy = firewall.Answerable(p.policy, o.firewall.Lacks)
 	if o.routesErr == nil {
-		p.routes = routes.Diff(routes.Desired(possible, p.translations, o.routes), o.routes)
+		p.routes = routes.Diff(routes.Desired(without(p.policy, p.absent), p.translations, o.routes), o.routes)
 		p.unguarded = unguarded(p.policy, o.routes)
 	}
 	if o.firewallErr == nil {
@@ -152,7 +154,7 @@ func withNames(p policy.Policy, s routes.State) policy.Patterns {
 func without(p policy.Policy, absent map[policy.Family]bool) policy.Policy {
 	for f, gone := range absent {
 		if gone {
-			p.Networks, p.Allow = policy.Except(p.Networks, f), policy.Except(p.Allow, f)
+			p = p.Less(f)
 		}
 	}
 	return p

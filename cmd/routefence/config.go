@@ -50,6 +50,7 @@ func (f *fenceFlags) register(fs *pflag.FlagSet) {
 // agentFlags are the further flags of run and init.
 type agentFlags struct {
 	fenceFlags
+	replyFlags
 	cacheDir  string
 	readyWhen string
 	resync    time.Duration
@@ -61,6 +62,7 @@ type agentFlags struct {
 
 func (f *agentFlags) register(fs *pflag.FlagSet) {
 	f.fenceFlags.register(fs)
+	f.replyFlags.register(fs)
 	fs.StringVar(&f.cacheDir, "cache-dir", "", "directory that keeps what --shoot said last over restarts (default none)")
 	fs.StringVar(&f.readyWhen, "ready-when", "fenced", "what /readyz waits for: fenced or tunneled")
 	fs.DurationVar(&f.resync, "resync", 10*time.Second, "longest time between two full read-backs of the kernel")
@@ -210,7 +212,7 @@ func (f *agentFlags) parse() (agentConfig, error) {
 	c.Config = agent.Config{Allow: c.allow, Fenced: c.fenced, Tunnels: c.tunnels, Translation: c.translation,
 		Lifelines: c.lifelines, Known: knownLifelines(),
 		ReadyWhen: agent.Readiness(f.readyWhen), Resync: f.resync}
-	return c, nil
+	return c, f.into(&c.Config)
 }
 
 func checkAddress(s string) error {

@@ -39,6 +39,8 @@ type Probe struct {
 	// Device binds the socket to an interface (SO_BINDTODEVICE), Mark sets its mark (SO_MARK).
 	Device string
 	Mark   int
+	// Source is the address to send from. Default: the kernel's choice.
+	Source netip.Addr
 	// Timeout defaults to DefaultTimeout.
 	Timeout time.Duration
 }
@@ -68,6 +70,9 @@ func (p Probe) String() string {
 	s := fmt.Sprintf("%s to %s", p.Protocol, p.To)
 	if p.From != nil {
 		s += " from " + p.From.Name
+	}
+	if p.Source.IsValid() {
+		s += " as " + p.Source.String()
 	}
 	if p.Device != "" {
 		s += " bound to " + p.Device
@@ -165,6 +170,12 @@ func (p Probe) dress(fd int) error {
 	if p.Mark != 0 {
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, p.Mark); err != nil {
 			return fmt.Errorf("set mark %#x: %w", p.Mark, err)
+		}
+	}
+	if p.Source.IsValid() {
+		from, _ := sockaddr(p.Source, 0)
+		if err := unix.Bind(fd, from); err != nil {
+			return fmt.Errorf("bind to %s: %w", p.Source, err)
 		}
 	}
 	if p.Protocol == TCP {
