@@ -142,7 +142,8 @@ type Snapshot struct {
 	// Unread are the families whose rules could not be read, and why. Nothing is known about them: Passing lets everything
 	// through, Diff writes nothing, and it is for the caller to decide whether it matters; see Err.
 	Unread map[policy.Family]error
-	// Incompatible are the tables that hold native nft objects which iptables-nft can neither show nor extend.
+	// Incompatible are the tables that hold native nft objects which iptables-nft can neither show nor extend, and those that
+	// are dormant: everything in them reads as usual and nothing works.
 	Incompatible map[Table]bool
 }
 
@@ -157,8 +158,8 @@ func (s Snapshot) Err(p policy.Policy) error {
 		}
 		for _, name := range []string{"filter", "mangle"} {
 			if t := (Table{f, name}); s.Incompatible[t] {
-				return fmt.Errorf("table %s holds native nft objects that iptables-nft cannot handle "+
-					"(remove them, or use --firewall=legacy)", t)
+				return fmt.Errorf("table %s holds native nft objects that iptables-nft cannot handle, or is dormant "+
+					"(see nft list table; put that right, or use --firewall=legacy)", t)
 			}
 		}
 	}

@@ -56,6 +56,25 @@ func (Conn) Tables() (map[firewall.Table][]string, error) {
 	return tables, nil
 }
 
+// Dormant returns the nft tables that exist and are switched off: their chains are listed like any others, and no packet
+// meets them.
+func (Conn) Dormant() ([]firewall.Table, error) {
+	var tables []firewall.Table
+	for _, f := range policy.Families {
+		messages, err := dump(unix.NFT_MSG_GETTABLE, f)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range messages {
+			a := attributes(m)
+			if flags := a[unix.NFTA_TABLE_FLAGS]; len(flags) == 4 && binary.BigEndian.Uint32(flags)&unix.NFT_TABLE_F_DORMANT != 0 {
+				tables = append(tables, firewall.Table{Family: f, Name: text(a[unix.NFTA_TABLE_NAME])})
+			}
+		}
+	}
+	return tables, nil
+}
+
 // dump lists objects of one family. A dump that a change interrupted is not a list of anything, so it starts over.
 func dump(message int, f policy.Family) ([][]byte, error) {
 	messages, err := retry(func() ([][]byte, error) {

@@ -240,3 +240,21 @@ func TestReadWritesNothing(t *testing.T) {
 		t.Errorf("reading made legacy tables %v", names)
 	}
 }
+
+// TestDormantTable: nft can switch a table off as a whole. Its chains and rules are listed as before and stop nothing.
+func TestDormantTable(t *testing.T) {
+	netns.Enter(t)
+	p := policyOf("10.1.0.0/16")
+	fixed, k := newKernel(firewall.NFT), newKernel(Auto)
+	converge(t, fixed, p)
+	converge(t, k, p)
+	netns.Run(t, "nft add table ip mangle { flags dormant ; }")
+	s := list(t, fixed)
+	if err := s.Err(p); err == nil || !strings.Contains(err.Error(), "mangle") || !strings.Contains(err.Error(), "dormant") {
+		t.Errorf("nft: %v", err)
+	}
+	converge(t, k, p)
+	if k.Backend() != firewall.Legacy {
+		t.Errorf("auto stays with %s", k.Backend())
+	}
+}

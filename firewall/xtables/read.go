@@ -125,6 +125,14 @@ func (k *Kernel) readNFT(r reading) {
 		r.errs[policy.IPv4], r.errs[policy.IPv6] = err, err
 		return
 	}
+	dormant, err := k.netfilter.Dormant()
+	if err != nil {
+		r.errs[policy.IPv4], r.errs[policy.IPv6] = err, err
+		return
+	}
+	for _, t := range dormant {
+		r.incompatible[t] = true
+	}
 	real := map[policy.Family]map[firewall.Table][]string{}
 	var families []policy.Family
 	var jobs []job

@@ -26,6 +26,8 @@ type Netfilter interface {
 	Generation() (uint32, error)
 	// Tables returns the nft tables and chains that exist; iptables-nft-save prints more.
 	Tables() (map[firewall.Table][]string, error)
+	// Dormant returns the nft tables that are switched off.
+	Dormant() ([]firewall.Table, error)
 	// Sets returns our IP sets.
 	Sets() (map[string][]netip.Prefix, error)
 	// Apply makes a change of a set, or deletes an empty nft table.
