@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -60,7 +62,7 @@ func boot(ctx context.Context, g guest, k kernel, image, folder string) (report,
 	cmd := g.command(ctx, k, image)
 	// A group of its own: user-mode Linux is many processes, and Ctrl-C is for the launcher to hand on. It keeps the
 	// guest's memory in a file, quicker in memory than on a disk.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Env = append(os.Environ(), "HOME="+folder, "TMPDIR=/dev/shm")
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Stderr = os.Stderr
@@ -75,6 +77,11 @@ func boot(ctx context.Context, g guest, k kernel, image, folder string) (report,
 	if err := cmd.Start(); err != nil {
 		return report{}, err
 	}
+	release, err := guard(cmd.Process.Pid, folder)
+	if err != nil {
+		return report{}, errors.Join(err, cmd.Cancel(), cmd.Wait())
+	}
+	defer release()
 	r := listen(console, os.Stdout, g.name)
 	err = cmd.Wait()
 	if r.booted == 0 {
@@ -87,4 +94,24 @@ func boot(ctx context.Context, g guest, k kernel, image, folder string) (report,
 		return r, fmt.Errorf("guest %s ended before its tests did (%v)", g.name, err)
 	}
 	return r, nil
+}
+
+// burial waits for the end of its input, then ends the process group $1 and removes the folder $2.
+const burial = `cat >/dev/null; kill -s KILL -- "-$1"; rm -rf -- "$2"`
+
+// guard sees to it that a guest does not outlive this program, even if that is killed: the system then closes the pipe
+// on which a small shell waits. It returns how to do without, once the guest has ended.
+func guard(group int, folder string) (release func(), err error) {
+	cmd := exec.Command("sh", "-c", burial, "undertaker", strconv.Itoa(group), folder)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is not for it
+	if _, err := cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the undertaker: %w", err)
+	}
+	return func() {
+		_ = cmd.Process.Kill() // before its pipe is closed: the number of the group may be another's by now
+		_ = cmd.Wait()
+	}, nil
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 )
@@ -28,8 +27,6 @@ func main() {
 	}
 	flag.Parse()
 	s.packages = flag.Args()
-	// The guest's processes end with the thread that started them, so that has to be one that stays.
-	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := s.carryOut(ctx)
 	stop()

@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -147,6 +149,32 @@ func TestSelection(t *testing.T) {
 		few, most := (selection{}).jobs(g), (selection{all: true}).jobs(g)
 		if len(few) == 0 || len(most) < len(few) {
 			t.Errorf("guest %s: %d chosen, %d in all", g.name, len(few), len(most))
+		}
+	}
+}
+
+// TestGuard: the guest's whole group and its folder go when the pipe is closed.
+func TestGuard(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "guest")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	guest := exec.Command("sh", "-c", "sleep 60 & sleep 60")
+	guest.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := guest.Start(); err != nil {
+		t.Fatal(err)
+	}
+	undertaker := exec.Command("sh", "-c", burial, "undertaker", strconv.Itoa(guest.Process.Pid), folder)
+	if out, err := undertaker.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	_ = guest.Wait() // it was killed; else this hangs
+	if _, err := os.Stat(folder); !os.IsNotExist(err) {
+		t.Errorf("the folder is left: %v", err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); syscall.Kill(-guest.Process.Pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("processes are left")
 		}
 	}
 }
