@@ -105,6 +105,45 @@ func (b *bench) outward() (near, far net.Conn) {
 	return near, far
 }
 
+// TestAnswersToTheTunnelStayFenced: what came in through the VPN is answered through the VPN or not at all, even with the tunnel gone
+// and the routing fence deleted.
+func TestAnswersToTheTunnelStayFenced(t *testing.T) {
+	eachBackend(t, rig.Options{}, func(t *testing.T, b *bench) {
+		b.fence()
+		b.TunnelUp()
+		var l net.Listener
+		err := b.Pod.Do(func() (err error) { l, err = net.Listen("tcp", addrPort(rig.Pod4, 10253).String()); return err })
+		if err != nil {
+			t.Fatalf("listen in the pod: %v", err)
+		}
+		defer l.Close()
+		err = b.VPN.Do(func() error {
+			d := net.Dialer{Timeout: ample, LocalAddr: net.TCPAddrFromAddrPort(addrPort(rig.Node4, 0))}
+			c, err := d.Dial("tcp", l.Addr().String())
+			if err == nil {
+				t.Cleanup(func() { c.Close() })
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatalf("ask through the tunnel: %v", err)
+		}
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatalf("accept in the pod: %v", err)
+		}
+		defer c.Close()
+		b.TunnelDown()
+		b.Pod.IP("rule del pref 97", "rule del pref 96", "rule del pref 95")
+		b.ResetCounters()
+		_, _ = c.Write([]byte("answer"))
+		time.Sleep(settle)
+		if got := b.SeedCount(); got.Total() != 0 {
+			t.Errorf("the seed network saw %+v", got)
+		}
+	})
+}
+
 func addrPort(a netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortFrom(a, port) }
 
 // TestOldConnectionIsNoReply: a connection from the pod to the node that ran before the fence does not become one that came in, just

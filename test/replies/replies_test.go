@@ -95,6 +95,21 @@ func TestAuto(t *testing.T) {
 	}
 }
 
+// TestDryRun: what is printed can be pasted, and is all there is.
+func TestDryRun(t *testing.T) {
+	eachBackend(t, rig.Options{}, func(t *testing.T, b *bench) {
+		dry := []string{binary, "init", bothNetworks, bothHosts, "--firewall=" + b.backend, "--dry-run"}
+		printed := b.Exec(dry...)
+		if got := b.Pod.ExecInput(printed.Stdout, "sh", "-e"); got.Exit != 0 || !strings.Contains(printed.Stdout, "ROUTEFENCE-REPLY") {
+			t.Errorf("pasted: %v %s\n%s", got.Err, got.Stderr, printed.Stdout)
+		}
+		if again := b.Exec(dry...); !strings.Contains(again.Stdout, "nothing to write") {
+			t.Errorf("left to write:\n%s%s", again.Stdout, again.Stderr)
+		}
+		b.expectAnswers("pasted", b.questions())
+	})
+}
+
 // TestWrongFlags: a mistake is named, and nothing is written.
 func TestWrongFlags(t *testing.T) {
 	b := newBench(t, rig.Options{}, "nft")
