@@ -115,6 +115,7 @@ func TestFR16NothingToDo(t *testing.T) {
 // half of it through the tunnel is an ordinary route.
 func TestFR17DefaultRoute(t *testing.T) {
 	r := bench(t)
+	r.Pod.IP("route del default", "route add default via 169.254.1.1 dev eth0 metric 100") // so that the tunnel's one wins
 	s := startReady(t, r, "nft")
 	r.Tun.DeviceUp()
 	for _, c := range []struct{ route, state string }{
