@@ -72,10 +72,16 @@ func (ns namers) of(n netip.Prefix) []string {
 func (a *Agent) policyFor(reports []shoot.Report, s routes.State) (policy.Policy, []error) {
 	p := policy.New(union(reports, a.memory.adopted), a.Allow, a.Fenced, a.Tunnels)
 	around := a.look(p, s)
-	lifelines := append(around.lifelines[:len(around.lifelines):len(around.lifelines)], a.Known...)
+	lifelines := a.allLifelines()
 	if a.Lifelines == RefuseLifelines {
 		kept, refused := p.Refuse(lifelines)
 		return a.answering(kept, around), refused
 	}
 	return a.answering(p.Keep(lifelines), around), nil
+}
+
+// allLifelines returns what the last look told, and what the kernel does not tell.
+func (a *Agent) allLifelines() []policy.Lifeline {
+	seen := a.memory.surroundings.lifelines
+	return append(seen[:len(seen):len(seen)], a.Known...)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,7 +113,7 @@ func (a *Agent) plan(reports []shoot.Report, o observation) plan {
 	}
 	p.policy.Fenced = withNames(p.policy, o.routes)
 	if a.Translation == FollowTranslation {
-		p.translations = o.firewall.Translations(p.policy)
+		p.translations = toNodes(o.firewall.Translations(p.policy), a.allLifelines())
 	}
 	possible := without(p.policy, p.absent)
 	p.policy = firewall.Answerable(p.policy, o.firewall.Lacks)
@@ -126,6 +127,14 @@ func (a *Agent) plan(reports []shoot.Report, o observation) plan {
 		p.degraded = rules.Degraded
 	}
 	return p
+}
+
+// toNodes leaves out translations to where a lifeline of the pod is: what they lead to is no node, and fencing it off would cut
+// the pod from its gateway, its DNS or its API server.
+func toNodes(translations []policy.Translation, lifelines []policy.Lifeline) []policy.Translation {
+	return slices.DeleteFunc(translations, func(t policy.Translation) bool {
+		return slices.ContainsFunc(lifelines, func(l policy.Lifeline) bool { return t.To.Contains(l.Addr) })
+	})
 }
 
 func (a *Agent) options(p plan, o observation) firewall.Options {

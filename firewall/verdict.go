@@ -22,7 +22,8 @@ type Pass struct {
 //
 // A packet leaves if filter OUTPUT or filter FORWARD, and mangle POSTROUTING as well, let it pass. Where a rule asks for
 // more than an interface and a destination, some packet may match it and some other may not; both are followed. Hooks that
-// can only stop more, and native nft tables, are not looked at, so the answer is never too good. It is as good as what
+// can only stop more are not looked at, nor are native nft tables: those can stop more as well, but one that rewrites an
+// address behind mangle POSTROUTING goes unseen. The answer is as good as what
 // iptables-save prints: 1.8.9 prints native nft rules in its own tables without their sets ("ip daddr { A, B } drop" as
 // "-j DROP"). Behind our jump, where Diff wants them, no rule matters.
 func (s Snapshot) Passing(f policy.Family, out string, to ranges.Set) []Pass {
@@ -162,7 +163,7 @@ func (s Snapshot) Translations(p policy.Policy) []policy.Translation {
 	for _, f := range policy.Families {
 		for _, tables := range []Tables{s.Tables, s.Other} {
 			for _, r := range reachable(tables[Table{f, "nat"}], "OUTPUT") {
-				if r.To.IsValid() {
+				if r.To.IsValid() && r.aimsAt(networks) {
 					from := networks.Intersect(r.destinations(f))
 					out = append(out, r.translations(from)...)
 				}
@@ -170,6 +171,15 @@ func (s Snapshot) Translations(p policy.Policy) []policy.Translation {
 		}
 	}
 	return out
+}
+
+// aimsAt reports whether a rewriting is one of node networks and not one that happens to catch them: a mesh or a transparent
+// proxy redirects whatever goes to a port, and taking that for the way to the nodes would fence off the proxy.
+func (r Rule) aimsAt(networks ranges.Set) bool {
+	if !r.Dst.Prefix.IsValid() || r.Dst.Not {
+		return false
+	}
+	return r.Proto == "" || ranges.Of(r.Dst.Prefix).Minus(networks).Empty()
 }
 
 // destinations returns the addresses that a rule asks for.

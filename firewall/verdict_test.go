@@ -163,13 +163,18 @@ func TestTranslations(t *testing.T) {
 		"-A VPN -d 10.1.0.0/17 -m owner --gid-owner 31415 -j NETMAP --to 242.1.0.0/17\n" +
 		"-A VPN -d 10.2.0.0/16 -j NETMAP --to 243.0.0.0/8\n" +
 		"-A VPN -d 10.3.0.0/16 -j DNAT --to-destination 1.2.3.4-1.2.3.5\n" +
+		"-A VPN -d 10.3.1.7/32 -p tcp -m tcp --dport 10250 -j DNAT --to-destination 1.2.3.6\n" +
+		// Redirections that catch nodes among others are none of theirs.
+		"-A VPN -p tcp -m tcp --dport 80 -j DNAT --to-destination 100.64.0.1:3128\n" +
+		"-A VPN -d 10.0.0.0/8 -p tcp -m tcp --dport 80 -j DNAT --to-destination 100.64.0.1:3128\n" +
+		"-A VPN ! -d 192.0.2.0/24 -j DNAT --to-destination 100.64.0.1\n" +
 		"-A VPN -d 100.64.0.0/10 -j NETMAP --to 244.0.0.0/10\nCOMMIT\n"
 	s := Snapshot{Backend: NFT, Other: save(t, policy.IPv4, saved)}
 	var got []string
 	for _, tr := range s.Translations(testPolicy("10.1.0.0/16", "10.2.8.0/24", "10.3.1.0/24")) {
 		got = append(got, tr.From.String()+" "+tr.To.String())
 	}
-	want := "10.1.0.0/17 242.1.0.0/17,10.2.8.0/24 243.2.8.0/24,10.3.1.0/24 1.2.3.4/31"
+	want := "10.1.0.0/17 242.1.0.0/17,10.2.8.0/24 243.2.8.0/24,10.3.1.0/24 1.2.3.4/31,10.3.1.7/32 1.2.3.6/32"
 	if strings.Join(got, ",") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, ","), want)
 	}

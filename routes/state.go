@@ -229,7 +229,8 @@ func (s State) DefaultLinks() []string {
 	return out
 }
 
-// Lifelines returns what the pod lives by on its fenced interfaces: their addresses, and the gateways of their routes.
+// Lifelines returns what the pod lives by on its fenced interfaces: their addresses, and the gateways of their default
+// routes. A gateway of some other route is no lifeline: a foreign route by a node's address must not open that node.
 func (s State) Lifelines(p policy.Policy) []policy.Lifeline {
 	var out []policy.Lifeline
 	for _, l := range s.Fenced(p) {
@@ -238,7 +239,7 @@ func (s State) Lifelines(p policy.Policy) []policy.Lifeline {
 		}
 		for _, r := range s.Routes {
 			for _, h := range r.Hops {
-				if h.Link == l.Index && h.Gateway.IsValid() && r.Table == TableMain {
+				if h.Link == l.Index && h.Gateway.IsValid() && r.Table == TableMain && r.Dst.Bits() == 0 {
 					out = append(out, policy.Lifeline{Addr: h.Gateway, Name: "gateway on " + l.Name})
 				}
 			}

@@ -109,8 +109,7 @@ func savedGroup(altNames []string) *uint32 {
 	return nil
 }
 
-// Apply makes the changes in their order. One that is there already, or gone already, is no error: another process of
-// ours may be at it. When a change fails the others are still tried, except that nothing is removed after something could not be
+// Apply makes the changes in their order. What is gone already is no error: another process of ours may be at it. When a change fails the others are still tried, except that nothing is removed after something could not be
 // added: no error weakens what stands.
 func (k *Kernel) Apply(changes []routes.Change) error {
 	var errs []error
@@ -140,6 +139,8 @@ func hint(err error) string {
 	switch {
 	case errors.Is(err, unix.EPERM):
 		return " (needs NET_ADMIN)"
+	case errors.Is(err, unix.EEXIST):
+		return " (a foreign route has its place: same destination and metric; remove that)"
 	case errors.Is(err, unix.EAFNOSUPPORT), errors.Is(err, unix.EOPNOTSUPP):
 		return " (the kernel has no such family or feature here)"
 	}
@@ -149,7 +150,8 @@ func hint(err error) string {
 func (k *Kernel) apply(c routes.Change) error {
 	switch c.Op {
 	case routes.AddRoute:
-		return unless(unix.EEXIST, k.handle.RouteAdd(toRoute(c.Route)))
+		// No exception for EEXIST: the list had no such route of ours, so its place is taken by a foreign one, which stays.
+		return k.handle.RouteAdd(toRoute(c.Route))
 	case routes.DelRoute:
 		return unless(unix.ESRCH, k.handle.RouteDel(toRoute(c.Route)))
 	case routes.AddRule:
