@@ -63,6 +63,7 @@ func TestQuestionsThroughThePod(t *testing.T) {
 
 // TestAuto: replies are on for exactly the networks that hold something the pod lives among.
 func TestAuto(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, rig.Options{}, "nft")
 	if d := b.run(); d.answered() != "" {
 		t.Errorf("nothing in common: replies for %s", d.answered())
@@ -112,6 +113,7 @@ func TestDryRun(t *testing.T) {
 
 // TestWrongFlags: a mistake is named, and nothing is written.
 func TestWrongFlags(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, rig.Options{}, "nft")
 	before := b.Snapshot()
 	for flag, words := range map[string]string{
