@@ -201,12 +201,13 @@ func same(a, b shoot.Report) bool {
 	return a.Known == b.Known && text(a.Err) == text(b.Err) && text(a.Away) == text(b.Away) && slices.Equal(a.Warnings, b.Warnings)
 }
 
-// save keeps what holds, if it is new in more than its revision: Clusters are written often, networks change seldom. It returns
-// whether there is news of the cache itself.
+// save keeps what holds, if it is new in more than its revision: Clusters are written often, networks change seldom. What is
+// enforced is kept even while the API server cannot be followed, or a restart in that time would fence less. It returns whether there
+// is news of the cache itself.
 func (s *Source) save() bool {
 	held := s.belief.held
 	held.Ref = s.ref
-	if !s.belief.known || s.belief.away != nil || s.saved.Ref != "" && held.UID == s.saved.UID &&
+	if !s.belief.known || s.saved.Ref != "" && held.UID == s.saved.UID &&
 		slices.Equal(held.Reading.Networks, s.saved.Reading.Networks) && slices.Equal(held.Reading.Fields, s.saved.Reading.Fields) {
 		return false
 	}

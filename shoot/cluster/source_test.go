@@ -229,6 +229,41 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// tray is a cache that shows what it was given last.
+type tray struct {
+	none
+	kept shoot.Statement
+}
+
+func (c *tray) Save(s shoot.Statement) error {
+	c.kept = s
+	return nil
+}
+
+// What a list adds is enforced at once, so it is kept at once too, although no watch has stood since the last failure.
+func TestWhatAListAddsIsKeptWhileWatchesFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := 0
+		s := &script{watch: func(context.Context, url.Values) (io.ReadCloser, error) { return nil, errors.New("reset") }}
+		s.list = func(ctx context.Context) (io.ReadCloser, error) {
+			lists++
+			status := []string{"", "10.3.0.0/16"}[min(lists-1, 1)]
+			return answer(listOf(clusterJSON("u1", lists, "10.1.0.0/16", status)))(ctx)
+		}
+		var c tray
+		source := newSource(Options{Ref: one, Cache: &c, Log: zap.NewNop(), Connect: func() (API, error) { return s, nil }}, "shoot", decisive)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		source.Run(ctx, func() {})
+		if r := source.Report(); len(r.Networks) != 2 || r.Away == nil {
+			t.Fatalf("the report says %+v", r)
+		}
+		if got := fmt.Sprint(c.kept.Reading.Networks); got != "[10.1.0.0/16 10.3.0.0/16]" {
+			t.Errorf("the cache holds %s", got)
+		}
+	})
+}
+
 // The server's wish counts, but not for hours.
 func TestRetryAfter(t *testing.T) {
 	for seconds, want := range map[int]time.Duration{0: 250 * time.Millisecond, 20: 20 * time.Second, 7200: 30 * time.Second} {
