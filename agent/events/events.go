@@ -33,6 +33,10 @@ func (e Event) warning() bool { return e.Reason == TunnelDown || e.Reason == Lea
 
 // between returns what happened from one state to a later one.
 func between(before, after agent.Document) []Event {
+	// It is asked every second, and nearly always nothing has happened.
+	if slices.EqualFunc(before.Networks, after.Networks, alike) {
+		return nil
+	}
 	var out []Event
 	tell := func(r Reason, format string, args ...any) { out = append(out, Event{r, fmt.Sprintf(format, args...)}) }
 	was, is := cidrs(before, every), cidrs(after, every)
@@ -48,14 +52,21 @@ func between(before, after agent.Document) []Event {
 	if up := added(cidrs(before, tunneled), cidrs(after, tunneled)); len(up) > 0 {
 		tell(TunnelUp, "traffic to %s goes through the VPN", list(up))
 	}
-	if down := common(added(cidrs(after, tunneled), cidrs(before, tunneled)), is); len(down) > 0 {
+	// A network that leaks instead goes somewhere, which is told above.
+	if down := common(cidrs(before, tunneled), cidrs(after, blocked)); len(down) > 0 {
 		tell(TunnelDown, "traffic to %s goes nowhere until the VPN is back", list(down))
 	}
 	return out
 }
 
+// alike reports whether there is nothing to tell of a network.
+func alike(a, b agent.Network) bool {
+	return a.CIDR == b.CIDR && a.State == b.State && a.Layers == b.Layers && leaking(a) == leaking(b)
+}
+
 func every(agent.Network) bool      { return true }
 func tunneled(n agent.Network) bool { return n.State == verdict.Tunneled }
+func blocked(n agent.Network) bool  { return n.State == verdict.Blocked }
 
 func leaking(n agent.Network) bool {
 	return n.State == verdict.Leaking || slices.ContainsFunc(n.Exceptions, func(e agent.Exception) bool { return e.State == verdict.Leaking })
@@ -79,11 +90,22 @@ func stands(d agent.Document) bool {
 
 // added returns what is in b and not in a.
 func added(a, b []string) []string {
-	return slices.DeleteFunc(slices.Clone(b), func(s string) bool { return slices.Contains(a, s) })
+	old := set(a)
+	return slices.DeleteFunc(slices.Clone(b), func(s string) bool { return old[s] })
 }
 
+// common returns what is in both.
 func common(a, b []string) []string {
-	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return !slices.Contains(b, s) })
+	other := set(b)
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return !other[s] })
+}
+
+func set(list []string) map[string]bool {
+	out := make(map[string]bool, len(list))
+	for _, s := range list {
+		out[s] = true
+	}
+	return out
 }
 
 func cause(d agent.Document, cidr string) string {

@@ -45,7 +45,8 @@ func TestBetween(t *testing.T) {
 		{"down", tunneled, blocked, "TunnelDown"},
 		{"leak", blocked, state(a + " Leaking!"), "LeakDetected"},
 		{"leak goes on", state(a + " Leaking!"), state(a + " Leaking!"), ""},
-		{"leak instead of the tunnel", tunneled, state(a + " Leaking"), "LeakDetected TunnelDown"},
+		{"leak instead of the tunnel", tunneled, state(a + " Leaking"), "LeakDetected"},
+		{"one leaks, one is down", state(a+" Tunneled", b+" Tunneled"), state(a+" Leaking", b+" Blocked"), "LeakDetected TunnelDown"},
 		{"another network", blocked, state(b + " Blocked"), "NetworksChanged Fenced"},
 		{"a tunneled network goes", state(a+" Tunneled", b+" Tunneled"), state(b + " Tunneled"), "NetworksChanged Fenced"},
 	} {
@@ -106,5 +107,28 @@ func TestLongListsAreCut(t *testing.T) {
 	}
 	if e := between(state(), state(many...)); len(e) != 1 || len(e[0].Message) > 300 || !strings.Contains(e[0].Message, "and 295 more") {
 		t.Errorf("%v", e)
+	}
+}
+
+// The state is looked at every second, and ten thousand networks are within what is promised.
+func TestManyNetworksCostLittle(t *testing.T) {
+	all := func(is string) agent.Document {
+		var many []string
+		for i := range 10_000 {
+			many = append(many, fmt.Sprintf("10.%d.%d.0/24 %s", i/256, i%256, is))
+		}
+		return state(many...)
+	}
+	tunneled, blocked := all("Tunneled"), all("Blocked")
+	begin := time.Now()
+	if e := between(tunneled, tunneled); len(e) != 0 {
+		t.Errorf("nothing happened, and %v is told", e)
+	}
+	if e := between(tunneled, blocked); len(e) != 1 || e[0].Reason != TunnelDown {
+		t.Errorf("the tunnel went down, and %v is told", e)
+	}
+	// Comparing each network with each takes half a second and more.
+	if took := time.Since(begin); took > 100*time.Millisecond {
+		t.Errorf("two comparisons took %s", took)
 	}
 }
