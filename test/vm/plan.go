@@ -44,6 +44,10 @@ var all = []job{
 	// Ten thousand rules one by one take longer there than any program gets.
 	{guest: "qemu", pkg: "firewall/xtables", skip: []string{"TestTenThousandPlainRules"}},
 	{guest: "qemu", pkg: "test/rig"},
+	// Those that wait for the agent no longer than it takes there.
+	{guest: "qemu", pkg: "test/fence", tests: []string{"TestReach", "TestVPNRoutesOfAnyLength", "TestAllowedPartStaysReachable",
+		"TestSignalsLeaveTheFence", "TestInitLeavesTheFence", "TestCleanupOpensAgain", "TestCleanupKeepsForeignRules", "TestForeignPaths",
+		"TestDegraded", "TestOneFamilyBroken"}},
 }
 
 // testTimeout bounds the tests of one package. What hangs says where before the guest's own limit.
