@@ -56,7 +56,7 @@ func (a *Agent) networks(reports []shoot.Report, o observation, p plan) []Networ
 			verdicts = append(verdicts, verdict.Network{CIDR: n, State: verdict.Leaking, Cause: "the kernel could not be read"})
 		}
 	}
-	names := namersOf(reports, a.memory.adopted)
+	names := a.memory.namersOf(reports)
 	missing, answered := missingRoutes(p.routes), ranges.Of(p.policy.Replies...)
 	firewallLacks := map[policy.Family]bool{}
 	for _, c := range p.firewall {
@@ -97,7 +97,7 @@ func missingRoutes(changes []routes.Change) ranges.Set {
 	}
 	for _, c := range changes {
 		switch c.Op {
-		case routes.AddRoute, routes.DelRoute:
+		case routes.AddRoute, routes.ReplaceRoute, routes.DelRoute:
 			out = append(out, c.Route.Dst)
 		case routes.AddRule, routes.DelRule:
 			out = append(out, all[c.Rule.Family])

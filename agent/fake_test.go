@@ -60,9 +60,21 @@ func (f *fakeRoutes) Apply(changes []routes.Change) error {
 type fakeFirewall struct {
 	networks func() []netip.Prefix
 	snapshot firewall.Snapshot
+	// nat are the rules of nat OUTPUT.
+	nat      []firewall.Rule
 	listErr  error
 	applyErr error
 	writes   int
+}
+
+// mapNat puts the rules of nat OUTPUT into the snapshot.
+func (f *fakeFirewall) mapNat() {
+	if f.snapshot.Tables == nil {
+		f.snapshot.Tables = firewall.Tables{}
+	}
+	if len(f.nat) > 0 {
+		f.snapshot.Tables[firewall.Table{Family: policy.IPv4, Name: "nat"}] = map[string]firewall.Chain{"OUTPUT": {Policy: "ACCEPT", Rules: f.nat}}
+	}
 }
 
 func (f *fakeFirewall) List() (firewall.Snapshot, error) { return f.snapshot, f.listErr }
@@ -73,8 +85,10 @@ func (f *fakeFirewall) Apply([]firewall.Change) error {
 	}
 	f.writes++
 	p := policy.New(f.networks(), nil, policy.Patterns{"eth0"}, policy.Patterns{"tun0"})
-	want := firewall.Desired(p, firewall.Options{Links: []string{"lo", "eth0"}})
-	f.snapshot = firewall.Snapshot{Backend: firewall.NFT, Tables: firewall.Tables{}, Sets: want.Sets}
+	f.snapshot = firewall.Snapshot{Backend: firewall.NFT, Tables: firewall.Tables{}}
+	f.mapNat()
+	want := firewall.Desired(p, firewall.Options{Links: []string{"lo", "eth0"}, Translations: f.snapshot.Translations(p)})
+	f.snapshot.Sets = want.Sets
 	for _, fence := range want.Fences {
 		chains := map[string]firewall.Chain{firewall.ChainName: {Rules: fence.Rules}}
 		for _, base := range fence.Bases {

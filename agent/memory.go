@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/routefence/routefence/policy"
+	"github.com/routefence/routefence/routes"
 )
 
 // memory is what one pass leaves for the next.
@@ -15,6 +16,10 @@ type memory struct {
 	// denied says that the first write has been made, looked that both layers have been read.
 	denied, looked bool
 	surroundings   surroundings
+	// links are those of the last read that succeeded.
+	links routes.State
+	// settled are the sources that have once been read in full and understood.
+	settled map[string]bool
 
 	started   bool
 	inPlace   bool
@@ -28,6 +33,13 @@ type memory struct {
 	waiting bool
 	failing int
 	told    string
+}
+
+func (m *memory) settle(source string) {
+	if m.settled == nil {
+		m.settled = map[string]bool{}
+	}
+	m.settled[source] = true
 }
 
 // wanted is all that decides what the fence looks like besides the kernel itself.

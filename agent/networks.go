@@ -12,22 +12,22 @@ import (
 // kernelSource names networks that no source has confirmed yet but that an earlier process fenced.
 const kernelSource = "kernel"
 
-// union returns the networks of all sources. As long as one source has not been read since the start, what the kernel already
-// fences counts too: a restart while the source is away must not open anything.
-func union(reports []shoot.Report, adopted []netip.Prefix) []netip.Prefix {
+// union returns the networks of all sources. As long as one source has not made a whole and healthy statement since the start, what
+// the kernel already fences counts too: a restart while a source is away, half written or partly wrong must not open anything.
+func (m *memory) union(reports []shoot.Report) []netip.Prefix {
 	var out []netip.Prefix
 	for _, r := range reports {
 		out = append(out, r.Networks...)
 	}
-	if !allKnown(reports) {
-		out = append(out, adopted...)
+	if !m.allSettled(reports) {
+		out = append(out, m.adopted...)
 	}
 	return out
 }
 
-func allKnown(reports []shoot.Report) bool {
+func (m *memory) allSettled(reports []shoot.Report) bool {
 	for _, r := range reports {
-		if !r.Known {
+		if !m.settled[r.Name] {
 			return false
 		}
 	}
@@ -43,13 +43,13 @@ type namer struct {
 	set   ranges.Set
 }
 
-func namersOf(reports []shoot.Report, adopted []netip.Prefix) namers {
+func (m *memory) namersOf(reports []shoot.Report) namers {
 	var out namers
 	for _, r := range reports {
 		out = append(out, namer{r.Name, []string{r.Name}, ranges.Of(r.Networks...)})
 	}
-	if !allKnown(reports) {
-		out = append(out, namer{kernelSource, []string{kernelSource}, ranges.Of(adopted...)})
+	if !m.allSettled(reports) {
+		out = append(out, namer{kernelSource, []string{kernelSource}, ranges.Of(m.adopted...)})
 	}
 	return out
 }
@@ -70,7 +70,7 @@ func (ns namers) of(n netip.Prefix) []string {
 
 // policyFor returns the policy that the reports ask for in a namespace, and what is refused of it.
 func (a *Agent) policyFor(reports []shoot.Report, s routes.State) (policy.Policy, []error) {
-	p := policy.New(union(reports, a.memory.adopted), a.Allow, a.Fenced, a.Tunnels)
+	p := policy.New(a.memory.union(reports), a.Allow, a.Fenced, a.Tunnels)
 	around := a.look(p, s)
 	lifelines := a.allLifelines()
 	if a.Lifelines == RefuseLifelines {

@@ -38,7 +38,7 @@ func (a *Agent) denyFirst(reports []shoot.Report) opening {
 		return opening{} // the pass meets the same error and reports it
 	}
 	a.memory.denied = true
-	a.memory.adopted = s.Adopted()
+	a.memory.adopted = append(a.memory.adopted, s.Adopted()...)
 	p, _ := a.policyFor(reports, s)
 	changes := slices.DeleteFunc(routes.Diff(routes.Desired(p, nil, s), s), routes.Change.Removes)
 	if len(changes) == 0 {

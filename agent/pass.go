@@ -57,15 +57,14 @@ func (a *Agent) Pass() *State {
 	o := a.observe()
 	a.adopt(o)
 	p := a.plan(reports, o)
-	open = sparing(open, p.policy, o)
+	open = sparing(open, p, o)
 	var applyErr error
-	repaired := false
+	repair := a.repairOf(p)
 	for range rounds {
 		if len(p.routes)+len(p.firewall) == 0 {
 			break
 		}
-		open = open.join(sparing(a.openings(p, o), p.policy, o))
-		repaired = a.count(p) || repaired
+		open = open.join(sparing(a.openings(p, o), p, o))
 		applyErr = a.apply(p)
 		o = a.observe()
 		p = a.plan(reports, o)
@@ -74,8 +73,11 @@ func (a *Agent) Pass() *State {
 		}
 	}
 	a.sever(open)
+	if applyErr == nil {
+		a.memory.repairs = a.memory.repairs.plus(repair)
+	}
 	s := a.conclude(reports, o, p, applyErr)
-	a.remember(s, p, repaired, time.Since(start))
+	a.remember(s, p, repair, time.Since(start))
 	a.Passed(a.memory.duration)
 	a.tell(s)
 	a.state.Store(s)
@@ -86,6 +88,9 @@ func (a *Agent) reports() []shoot.Report {
 	out := make([]shoot.Report, len(a.sources))
 	for i, s := range a.sources {
 		out[i] = s.Report()
+		if r := out[i]; r.Known && r.Err == nil && r.Away == nil {
+			a.memory.settle(r.Name)
+		}
 	}
 	return out
 }
@@ -111,22 +116,53 @@ func (a *Agent) plan(reports []shoot.Report, o observation) plan {
 	if len(p.policy.Networks) == 0 || o.routesErr != nil && o.firewallErr != nil {
 		return p
 	}
-	p.policy.Fenced = withNames(p.policy, o.routes)
+	links := a.lastLinks(o)
+	p.policy.Fenced = withNames(p.policy, links)
+	blind := blindTo(o, p.policy)
 	if a.Translation == FollowTranslation {
 		p.translations = toNodes(o.firewall.Translations(p.policy), a.allLifelines())
+		if blind {
+			p.translations = a.memory.last.translations
+		}
 	}
 	possible := without(p.policy, p.absent)
 	p.policy = firewall.Answerable(p.policy, o.firewall.Lacks)
 	if o.routesErr == nil {
 		p.routes = routes.Diff(routes.Desired(without(p.policy, p.absent), p.translations, o.routes), o.routes)
 		p.unguarded = unguarded(p.policy, o.routes)
+		if blind {
+			p.routes = slices.DeleteFunc(p.routes, routes.Change.Removes)
+		}
 	}
-	if o.firewallErr == nil {
-		rules := firewall.Desired(possible, a.options(p, o))
+	// Rules for links that nobody has ever seen would replace those for links that are there.
+	if o.firewallErr == nil && len(links.Links) > 0 {
+		rules := firewall.Desired(possible, a.options(p, o, links))
 		p.firewall = firewall.Diff(rules, o.firewall)
 		p.degraded = rules.Degraded
 	}
 	return p
+}
+
+// blindTo reports whether translations may stand that were not read. What one layer cannot tell must not change the other: a
+// failed iptables-save would take the sinks away, and the translated VPN with them.
+func blindTo(o observation, p policy.Policy) bool {
+	if o.firewallErr != nil {
+		return true
+	}
+	for _, f := range policy.Families {
+		if len(policy.Only(p.Networks, f)) > 0 && (o.firewall.Unread[f] != nil || o.firewall.Blind[f] != nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastLinks returns the links as last read, for a pass that could not read them.
+func (a *Agent) lastLinks(o observation) routes.State {
+	if o.routesErr == nil {
+		a.memory.links = routes.State{Links: o.routes.Links}
+	}
+	return a.memory.links
 }
 
 // toNodes leaves out translations to where a lifeline of the pod is: what they lead to is no node, and fencing it off would cut
@@ -137,9 +173,9 @@ func toNodes(translations []policy.Translation, lifelines []policy.Lifeline) []p
 	})
 }
 
-func (a *Agent) options(p plan, o observation) firewall.Options {
+func (a *Agent) options(p plan, o observation, links routes.State) firewall.Options {
 	out := firewall.Options{Lacks: o.firewall.Lacks, Translations: p.translations}
-	for _, l := range o.routes.Links {
+	for _, l := range links.Links {
 		out.Links = append(out.Links, l.Name)
 		for _, addr := range l.Addrs {
 			out.Local = append(out.Local, netip.PrefixFrom(addr, addr.BitLen()))
@@ -203,28 +239,33 @@ func write[T fmt.Stringer](log *zap.Logger, layer string, changes []T, apply fun
 	return nil
 }
 
-// count notes a repair, and reports whether it is one: something is missing that stood, and nobody asked for anything else.
-func (a *Agent) count(p plan) bool {
+// repairOf tells what of a plan is a repair: something is missing that stood, and nobody asked for anything else.
+func (a *Agent) repairOf(p plan) Repairs {
+	var out Repairs
 	if !a.memory.inPlace || !a.memory.last.equal(p.wanted) {
-		return false
+		return out
 	}
 	if len(p.routes) > 0 {
-		a.memory.repairs.Routes++
+		out.Routes = 1
 	}
 	if len(p.firewall) > 0 {
-		a.memory.repairs.Firewall++
+		out.Firewall = 1
 	}
-	return true
+	return out
 }
 
-func (a *Agent) remember(s *State, p plan, repaired bool, took time.Duration) {
+func (r Repairs) plus(o Repairs) Repairs {
+	return Repairs{r.Routes + o.Routes, r.Firewall + o.Firewall}
+}
+
+func (a *Agent) remember(s *State, p plan, repair Repairs, took time.Duration) {
 	m := &a.memory
 	m.inPlace = s.inPlace
 	m.last = p.wanted
 	m.duration = took
 	m.started = m.started || s.inPlace
 	s.started = m.started
-	if repaired || !s.inPlace && len(p.routes)+len(p.firewall) > 0 {
+	if repair != (Repairs{}) || !s.inPlace && len(p.routes)+len(p.firewall) > 0 {
 		m.unsettled++
 	} else {
 		m.unsettled = 0

@@ -55,15 +55,23 @@ func (a *Agent) answering(p policy.Policy, around surroundings) policy.Policy {
 	return p
 }
 
-// sparing returns an opening less the networks whose connections are answered, as far as the firewall held there: nothing that began
-// here can run outside of the tunnel then, and what came in is not to be ended.
-func sparing(open opening, p policy.Policy, o observation) opening {
-	if open.to.Empty() || len(p.Replies) == 0 || o.routesErr != nil || o.firewallErr != nil {
+// sparing returns an opening less what did not run outside of the tunnel: what routing carries to the tunnel, what nat OUTPUT
+// translates (its sockets show the real address all the same), and networks whose connections are answered, as far as the firewall
+// held there: nothing that began here can run outside of the tunnel then, and what came in is not to be ended.
+func sparing(open opening, p plan, o observation) opening {
+	if open.to.Empty() || o.routesErr != nil {
 		return open
 	}
-	answered := p
-	answered.Networks = p.Replies
-	held := ranges.Of(p.Replies...).Minus(verdict.Unstopped(answered, o.routes, o.firewall))
-	open.to = open.to.Minus(held)
+	var translated []netip.Prefix
+	for _, t := range p.translations {
+		translated = append(translated, t.From)
+	}
+	open.to = open.to.Minus(ranges.Of(translated...)).Minus(o.routes.Carried(p.policy.Within(open.to)))
+	if len(p.policy.Replies) > 0 && o.firewallErr == nil {
+		answered := p.policy
+		answered.Networks = p.policy.Replies
+		held := ranges.Of(p.policy.Replies...).Minus(verdict.Unstopped(answered, o.routes, o.firewall))
+		open.to = open.to.Minus(held)
+	}
 	return open
 }

@@ -68,7 +68,7 @@ func TestSparing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, o := range map[int]observation{1: {routes: place(), firewall: f.snapshot}, 2: {routes: place(), firewall: firewall.Snapshot{}}} {
-		if got := sparing(open, p, o).to.Prefixes(); len(got) != want {
+		if got := sparing(open, plan{wanted: wanted{policy: p}}, o).to.Prefixes(); len(got) != want {
 			t.Errorf("ends connections to %v, want %d networks", got, want)
 		}
 	}

@@ -142,6 +142,8 @@ type Snapshot struct {
 	// Unread are the families whose rules could not be read, and why. Nothing is known about them: Passing lets everything
 	// through, Diff writes nothing, and it is for the caller to decide whether it matters; see Err.
 	Unread map[policy.Family]error
+	// Blind are the families of which the other backend could not be read, and why: a translation there would go unseen.
+	Blind map[policy.Family]error
 	// Incompatible are the tables that hold native nft objects which iptables-nft can neither show nor extend, and those that
 	// are dormant: everything in them reads as usual and nothing works.
 	Incompatible map[Table]bool

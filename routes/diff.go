@@ -3,6 +3,7 @@ package routes
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"unicode"
@@ -16,6 +17,8 @@ type Op uint8
 // The changes, each one write to the kernel.
 const (
 	AddRoute Op = iota
+	// ReplaceRoute puts a route in the place of another one of ours with the same destination and metric, in one step.
+	ReplaceRoute
 	DelRoute
 	AddRule
 	DelRule
@@ -50,6 +53,8 @@ func (c Change) String() string {
 		return "ip " + flag(c.Rule.Family) + " rule del pref " + c.text
 	case AddRoute:
 		return "ip " + flag(c.Route.Family) + " route add " + c.text
+	case ReplaceRoute:
+		return "ip " + flag(c.Route.Family) + " route replace " + c.text
 	case DelRoute:
 		return "ip " + flag(c.Route.Family) + " route del " + c.text
 	case SaveGroup:
@@ -152,6 +157,29 @@ func routeChanges(wanted []Route, have State) (adds, dels []Change) {
 	// A blackhole goes before the sink over it: alone for a moment, it would cut the answers that a sink of another length lets
 	// through by then.
 	slices.Reverse(dels)
+	return replacements(adds, dels)
+}
+
+// place is what the kernel holds one route for; two of ours that differ in anything else cannot stand side by side.
+type place struct {
+	dst    netip.Prefix
+	metric uint32
+}
+
+// replacements turns an addition whose place one of our old routes has into a replacement.
+func replacements(adds, dels []Change) (added, deleted []Change) {
+	taken := make(map[place]bool, len(dels))
+	for _, c := range dels {
+		taken[place{c.Route.Dst, c.Route.Metric}] = true
+	}
+	freed := map[place]bool{}
+	for i, c := range adds {
+		if p := (place{c.Route.Dst, c.Route.Metric}); taken[p] {
+			adds[i].Op = ReplaceRoute
+			freed[p] = true
+		}
+	}
+	dels = slices.DeleteFunc(dels, func(c Change) bool { return freed[place{c.Route.Dst, c.Route.Metric}] })
 	return adds, dels
 }
 

@@ -23,3 +23,22 @@ func (s State) Exposed(p policy.Policy) ranges.Set {
 	}
 	return out
 }
+
+// Carried returns the addresses of node networks that routing sends to a tunnel, but for packets that some further condition
+// sends elsewhere.
+func (s State) Carried(p policy.Policy) ranges.Set {
+	var out ranges.Set
+	for _, f := range policy.Families {
+		to := ranges.Of(policy.Only(p.Networks, f)...)
+		if to.Empty() {
+			continue
+		}
+		paths, _ := s.Paths(f, to)
+		for _, path := range paths {
+			if path.Fate == Device && path.Only == "" && p.Role(path.Link.Name) == policy.Tunnel {
+				out = out.Union(path.To)
+			}
+		}
+	}
+	return out
+}

@@ -51,7 +51,7 @@ func Desired(p policy.Policy, translations []policy.Translation, s State) Fence 
 		sink := s.sink(f.Grouped, family)
 		f.Rules = append(f.Rules, rulesOf(family)...)
 		f.Routes = append(f.Routes, routesOf(family, networks, policy.Only(p.Allow, family))...)
-		f.Routes = append(f.Routes, translated(networks, family, translations, sink)...)
+		f.Routes = append(f.Routes, translated(networks, policy.Only(p.Allow, family), translations, sink)...)
 		f.answer(p, family, sink, s)
 	}
 	return f
@@ -78,25 +78,29 @@ func routesOf(family policy.Family, networks, allow []netip.Prefix) []Route {
 
 // translated returns sinks for the translated parts of the networks and blackholes for what they are translated to.
 // Without an address for the sink's source the networks stay blackholed: that cuts the VPN but leaks nothing.
-func translated(networks []netip.Prefix, family policy.Family, translations []policy.Translation, sink Route) []Route {
-	var out []Route
+func translated(networks, allow []netip.Prefix, translations []policy.Translation, sink Route) []Route {
+	var from, to []netip.Prefix
 	for _, t := range translations {
-		if policy.FamilyOf(t.From) != family {
-			continue
+		if policy.FamilyOf(t.From) == sink.Family {
+			from, to = append(from, t.From), append(to, t.To)
 		}
-		for _, part := range ranges.Of(networks...).Intersect(ranges.Of(t.From)).Prefixes() {
-			if sink.Src.IsValid() {
-				r := sink
-				r.Dst = part
-				out = appendNew(out, r)
-			}
+	}
+	var out []Route
+	// The sets also fold what several translations share. Where a whole part is allowed, its throw has the sink's place.
+	for _, part := range ranges.Of(networks...).Intersect(ranges.Of(from...)).Prefixes() {
+		if sink.Src.IsValid() && !slices.Contains(allow, part) {
+			r := sink
+			r.Dst = part
+			out = append(out, r)
 		}
-		out = appendNew(out, Route{Family: family, Table: Table, Dst: t.To, Type: Blackhole, Metric: MetricTranslated, Protocol: Protocol})
+	}
+	for _, image := range ranges.Of(to...).Prefixes() {
+		out = append(out, Route{Family: sink.Family, Table: Table, Dst: image, Type: Blackhole, Metric: MetricTranslated, Protocol: Protocol})
 	}
 	return out
 }
 
-// appendNew appends r unless a route with its key is there: two translations may share a range.
+// appendNew appends r unless a route with its key is there: an answered network may be translated as well.
 func appendNew(routes []Route, r Route) []Route {
 	if slices.ContainsFunc(routes, func(o Route) bool { return compare(o, r) == 0 }) {
 		return routes

@@ -14,6 +14,11 @@ func (s State) apply(c Change) State {
 	switch c.Op {
 	case AddRoute:
 		s.Routes = append(s.Routes, c.Route)
+	case ReplaceRoute:
+		s.Routes = slices.DeleteFunc(s.Routes, func(r Route) bool {
+			return r.Table == c.Route.Table && r.Dst == c.Route.Dst && r.Metric == c.Route.Metric
+		})
+		s.Routes = append(s.Routes, c.Route)
 	case DelRoute:
 		s.Routes = slices.DeleteFunc(s.Routes, func(r Route) bool { return r.Table == c.Route.Table && compare(r, c.Route) == 0 })
 	case AddRule:

@@ -47,30 +47,41 @@ func clip(r netipx.IPRange, p netip.Prefix) netipx.IPRange {
 // translate replaces, for networks that nat OUTPUT rewrites, what happens to the original address by what happens to the
 // translated one: that is the address which is really dialled. What leaks without translation still counts.
 func (j join) translate(aspects []aspect, all ranges.Set, translations []policy.Translation) []aspect {
+	var from, to []netip.Prefix
 	for _, t := range translations {
-		from := ranges.Of(t.From).Intersect(all)
-		if policy.FamilyOf(t.From) != j.family || from.Empty() {
+		if policy.FamilyOf(t.From) == j.family && all.Overlaps(t.From) {
+			from, to = append(from, t.From), append(to, image(t.From, t))
+		}
+	}
+	if len(from) == 0 {
+		return aspects
+	}
+	replaced := ranges.Of(from...).Intersect(all)
+	var out []aspect
+	for _, a := range aspects {
+		if a.state == Blocked || a.state == Tunneled {
+			a.to = a.to.Minus(replaced)
+		}
+		if !a.to.Empty() {
+			out = append(out, a)
+		}
+	}
+	// Several networks, or several translations of one, may share where they lead: all images are asked about at once.
+	images := j.aspects(ranges.Of(to...))
+	for _, t := range translations {
+		if policy.FamilyOf(t.From) != j.family || !all.Overlaps(t.From) {
 			continue
 		}
-		var out []aspect
-		for _, a := range aspects {
-			if a.state == Blocked || a.state == Tunneled {
-				a.to = a.to.Minus(from)
-			}
-			if !a.to.Empty() {
-				out = append(out, a)
-			}
-		}
-		for _, a := range j.aspects(ranges.Of(image(t.From, t))) {
-			a.to = preimage(a.to, t).Intersect(from)
+		from, to := ranges.Of(t.From).Intersect(all), ranges.Of(image(t.From, t))
+		for _, a := range images {
+			a.to = preimage(a.to.Intersect(to), t).Intersect(from)
 			a.cause = "translated to " + t.To.String() + ": " + a.cause
 			if !a.to.Empty() {
 				out = append(out, a)
 			}
 		}
-		aspects = out
 	}
-	return aspects
+	return out
 }
 
 // image returns what a translation makes of its part of a network. NETMAP keeps the host bits; with any other
@@ -84,6 +95,9 @@ func image(n netip.Prefix, t policy.Translation) netip.Prefix {
 
 // preimage returns the addresses that a translation may turn into those of to.
 func preimage(to ranges.Set, t policy.Translation) ranges.Set {
+	if to.Empty() {
+		return nil
+	}
 	if t.From.Bits() != t.To.Bits() {
 		return ranges.Of(t.From)
 	}

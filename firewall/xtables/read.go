@@ -74,6 +74,7 @@ func (k *Kernel) readOnce(backend string) (firewall.Snapshot, error) {
 		Lacks:        map[policy.Family]firewall.Lacks{},
 		Absent:       map[policy.Family]bool{},
 		Unread:       map[policy.Family]error{},
+		Blind:        map[policy.Family]error{},
 		Incompatible: used.incompatible,
 	}
 	for _, f := range policy.Families {
@@ -86,6 +87,7 @@ func (k *Kernel) readOnce(backend string) (firewall.Snapshot, error) {
 		}
 		if err := unused.errs[f]; err != nil && !absent(f) {
 			// Rules of the other backend can only stop more; but a translation there goes unseen.
+			s.Blind[f] = err
 			k.warn(fmt.Sprintf("the %s rules of %s cannot be read: %v", other, f, err))
 		}
 	}

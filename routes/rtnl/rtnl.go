@@ -152,6 +152,8 @@ func (k *Kernel) apply(c routes.Change) error {
 	case routes.AddRoute:
 		// No exception for EEXIST: the list had no such route of ours, so its place is taken by a foreign one, which stays.
 		return k.handle.RouteAdd(toRoute(c.Route))
+	case routes.ReplaceRoute:
+		return k.handle.RouteReplace(toRoute(c.Route))
 	case routes.DelRoute:
 		return unless(unix.ESRCH, k.handle.RouteDel(toRoute(c.Route)))
 	case routes.AddRule:

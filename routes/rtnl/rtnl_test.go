@@ -18,6 +18,8 @@ func pod(t *testing.T) *Kernel {
 		"ip link add tun0 type veth peer name far1",
 		"ip addr add 10.1.178.85/32 dev eth0",
 		"ip addr add 192.168.123.1/24 dev tun0",
+		// Link-local addresses come when they like, and would differ between two looks.
+		"ip link set eth0 addrgenmode none", "ip link set far0 addrgenmode none", "ip link set tun0 addrgenmode none", "ip link set far1 addrgenmode none",
 		"ip link set far0 up", "ip link set far1 up", "ip link set eth0 up", "ip link set tun0 up",
 		"ip route add 169.254.1.1 dev eth0", "ip route add default via 169.254.1.1 dev eth0",
 		"ip -6 addr add fd00:10:1::85/64 dev eth0 nodad", "ip -6 route add default via fd00:10:1::1 dev eth0",

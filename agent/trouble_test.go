@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/routefence/routefence/firewall"
+	"github.com/routefence/routefence/policy"
+	"github.com/routefence/routefence/ranges"
+	"github.com/routefence/routefence/routes"
+	"github.com/routefence/routefence/shoot"
+	"go4.org/netipx"
+)
+
+// sinks returns the routes to lo that a translated network needs.
+func (b *bench) sinks() int {
+	n := 0
+	for _, r := range b.r.state.Routes {
+		if r.Ours() && r.Type == routes.Unicast {
+			n++
+		}
+	}
+	return n
+}
+
+// translating is a bench whose nat OUTPUT maps the node network, with the VPN up.
+func translating(t *testing.T) *bench {
+	t.Helper()
+	b := newBench("10.250.0.0/16")
+	b.Translation = FollowTranslation
+	b.r.state.Links[1].Addrs = []netip.Addr{netip.MustParseAddr("10.1.178.85")}
+	b.r.state.Links = append(b.r.state.Links, routes.Link{Index: 3, Name: "tun0", Up: true})
+	b.r.state.Routes = append(b.r.state.Routes, routes.Route{Family: policy.IPv4, Table: routes.TableMain,
+		Dst: netip.MustParsePrefix("242.0.0.0/8"), Type: routes.Unicast, Hops: []routes.Hop{{Link: 3}}})
+	b.f.nat = []firewall.Rule{{Dst: firewall.Network{Prefix: netip.MustParsePrefix("10.250.0.0/16")}, Target: "NETMAP",
+		To: netipx.RangeOfPrefix(netip.MustParsePrefix("242.0.0.0/16"))}}
+	b.f.mapNat()
+	b.Pass()
+	b.Pass()
+	if b.sinks() != 1 || b.document().Phase != Tunneled {
+		t.Fatalf("not translated: %d sinks, %+v", b.sinks(), b.document())
+	}
+	return b
+}
+
+// TestUnreadFirewallLeavesTheRoutes: without a look at nat OUTPUT nobody knows what is translated. Taking "unread" for "none" would
+// delete the sink, and with it the healthy VPN.
+func TestUnreadFirewallLeavesTheRoutes(t *testing.T) {
+	for name, inject := range map[string]func(b *bench){
+		"firewall":      func(b *bench) { b.f.listErr = errors.New("the fault") },
+		"family":        func(b *bench) { b.f.snapshot.Unread = map[policy.Family]error{policy.IPv4: errors.New("the fault")} },
+		"other backend": func(b *bench) { b.f.snapshot.Blind = map[policy.Family]error{policy.IPv4: errors.New("the fault")} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := translating(t)
+			inject(b)
+			delete(b.f.snapshot.Tables, firewall.Table{Family: policy.IPv4, Name: "nat"})
+			b.Pass()
+			if b.sinks() != 1 {
+				t.Error("the sink is gone")
+			}
+		})
+	}
+}
+
+// TestUnreadRoutesLeaveTheRules: rules for a pattern that stands for present links must not go because the links could not be read.
+func TestUnreadRoutesLeaveTheRules(t *testing.T) {
+	b := newBench("10.250.0.0/16")
+	b.Fenced = policy.Patterns{"eth?"}
+	b.Pass()
+	writes := b.f.writes
+	b.r.listErr = errors.New("the fault")
+	b.Pass()
+	if b.f.writes != writes {
+		t.Error("the firewall was rewritten without a look at the links")
+	}
+}
+
+// TestHalfGoodSourceAfterRestartShrinksNothing: the first reading has nothing to be compared with but the fence that stands.
+func TestHalfGoodSourceAfterRestartShrinksNothing(t *testing.T) {
+	old := newBench("10.250.0.0/16", "10.252.0.0/16")
+	old.Pass()
+	b := newBench("10.250.0.0/16")
+	b.r, b.f = old.r, old.f
+	b.kernel.Routes, b.kernel.Firewall = old.r, old.f
+	b.src.report.Err = &policy.InvalidNetworkError{Item: "10.252.0.0/1x", Err: errors.New("not a number")}
+	b.Pass()
+	if got := texts(policy.New(b.r.state.Adopted(), nil, nil, nil).Networks); !slices.Equal(got, []string{"10.250.0.0/16", "10.252.0.0/16"}) {
+		t.Errorf("fenced %v", got)
+	}
+	b.src.report = shoot.Report{Name: "test", Known: true, Networks: networks("10.250.0.0/16")}
+	b.Pass()
+	if got := texts(b.r.state.Adopted()); !slices.Equal(got, []string{"10.250.0.0/16"}) {
+		t.Errorf("after a whole statement: fenced %v", got)
+	}
+}
+
+// TestConnectionsInTheTunnelAreSpared: sockets of a translated connection show the node's real address, whose route is the default
+// one.
+func TestConnectionsInTheTunnelAreSpared(t *testing.T) {
+	b := translating(t)
+	b.severed.to = nil
+	b.r.state.Rules = slices.DeleteFunc(b.r.state.Rules, routes.Rule.Ours)
+	b.Pass()
+	if hit := b.severed.to.Intersect(ranges.Of(netip.MustParsePrefix("10.250.0.0/16"))); !hit.Empty() {
+		t.Errorf("a repair ended connections to %v, which run through the tunnel", hit.Prefixes())
+	}
+}
