@@ -134,8 +134,8 @@ func (a *Agent) plan(reports []shoot.Report, o observation) plan {
 			p.routes = slices.DeleteFunc(p.routes, routes.Change.Removes)
 		}
 	}
-	// Rules for links that nobody has ever seen would replace those for links that are there.
-	if o.firewallErr == nil && len(links.Links) > 0 {
+	// Rules made without a look at the links must not replace those that an earlier process made with one.
+	if o.firewallErr == nil && (len(links.Links) > 0 || len(o.firewall.Adopted()) == 0) {
 		rules := firewall.Desired(possible, a.options(p, o, links))
 		p.firewall = firewall.Diff(rules, o.firewall)
 		p.degraded = rules.Degraded
