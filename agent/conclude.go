@@ -35,7 +35,9 @@ func (a *Agent) conclude(reports []shoot.Report, o observation, p plan, applyErr
 		d.VerifiedAt = &at
 	}
 	s.err = errors.Join(readErr, applyErr)
-	if last := a.State(); readErr != nil && last.VerifiedAt != nil && a.memory.last.equal(p.wanted) {
+	// A read that failed may succeed next time; a table known to be beyond reading has changed, and what was read of it is void.
+	transient := readErr != nil && !o.firewall.Broken(p.policy)
+	if last := a.State(); transient && last.VerifiedAt != nil && a.memory.last.equal(p.wanted) {
 		return last.renewed(s)
 	}
 	d.Networks = a.networks(reports, o, p)

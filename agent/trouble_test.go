@@ -65,6 +65,17 @@ func TestUnreadFirewallLeavesTheRoutes(t *testing.T) {
 	}
 }
 
+// TestBrokenTableEndsReadinessAtOnce: the lease is for a read that failed once, not for a table that somebody made unreadable.
+func TestBrokenTableEndsReadinessAtOnce(t *testing.T) {
+	b := newBench("10.250.0.0/16")
+	b.Pass()
+	b.f.snapshot.Incompatible = map[firewall.Table]bool{{Family: policy.IPv4, Name: "mangle"}: true}
+	b.Pass()
+	if d := b.document(); d.Ready || d.Reason != NotVerified {
+		t.Errorf("ready %v, %s: %s", d.Ready, d.Reason, d.Message)
+	}
+}
+
 // TestUnreadRoutesLeaveTheRules: rules for a pattern that stands for present links must not go because the links could not be read.
 func TestUnreadRoutesLeaveTheRules(t *testing.T) {
 	b := newBench("10.250.0.0/16")

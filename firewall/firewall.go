@@ -168,6 +168,16 @@ func (s Snapshot) Err(p policy.Policy) error {
 	return nil
 }
 
+// Broken reports whether a table that the policy needs is known to be beyond reading, unlike one that could not be read this time.
+func (s Snapshot) Broken(p policy.Policy) bool {
+	for t := range s.Incompatible {
+		if (t.Name == "filter" || t.Name == "mangle") && len(policy.Only(p.Networks, t.Family)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Rejected returns the packets counted at our own REJECT and DROP rules: those that tried to leave and did not.
 func (s Snapshot) Rejected() map[policy.Family]uint64 {
 	out := map[policy.Family]uint64{}

@@ -161,6 +161,11 @@ func (w *walk) emit(r Rule, h hit, only string) bool {
 	if first.Type == Throw {
 		return false
 	}
+	if w.family == policy.IPv6 && len(first.Hops) > 1 && w.someHopSuppressed(r, *first) {
+		// IPv6 chooses a hop and then looks at that one: some packets go on to the next rule.
+		w.shadow(r, h)
+		return false
+	}
 	if w.suppressed(r, *first) {
 		w.shadow(r, h)
 		return false
@@ -194,6 +199,18 @@ func (w *walk) suppressed(r Rule, route Route) bool {
 	}
 	link, ok := w.s.Link(route.Hops[0].Link)
 	return ok && link.Group == r.SuppressGroup-1
+}
+
+// someHopSuppressed tells whether the rule refuses the route for the packets that get one of its hops.
+func (w *walk) someHopSuppressed(r Rule, route Route) bool {
+	for _, hop := range route.Hops {
+		one := route
+		one.Hops = []Hop{hop}
+		if !hop.Dead && w.suppressed(r, one) {
+			return true
+		}
+	}
+	return false
 }
 
 // shadow notes a suppressed route, unless it is a default route: every namespace has one of those.

@@ -155,6 +155,11 @@ func (k *Kernel) readNFT(r reading) {
 		if err := errors.Join(o.err, r.take(f, o.printed, real[f])); err != nil {
 			r.errs[f] = err
 		}
+		if errors.Is(o.err, errIncompatible) {
+			// It is not said which table holds what cannot be printed.
+			r.incompatible[firewall.Table{Family: f, Name: "filter"}] = true
+			r.incompatible[firewall.Table{Family: f, Name: "mangle"}] = true
+		}
 	}
 }
 
