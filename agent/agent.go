@@ -93,6 +93,8 @@ type Config struct {
 	Hosts   []netip.Addr
 	// Resync is the longest time between two passes.
 	Resync time.Duration
+	// Alone says whether no other process of ours writes in this namespace. Nil means so.
+	Alone func() bool
 	// Passed is told how long each pass took.
 	Passed func(time.Duration)
 }

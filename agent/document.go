@@ -54,6 +54,8 @@ const (
 	ReasonLeaking     Reason = "Leaking"
 	TunnelDown        Reason = "TunnelDown"
 	NotVerified       Reason = "NotVerified"
+	// Conflict: another process of ours writes in the same network namespace.
+	Conflict Reason = "Conflict"
 )
 
 // Network is the verdict on one node network.

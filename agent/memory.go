@@ -18,6 +18,8 @@ type memory struct {
 	surroundings   surroundings
 	// links are those of the last read that succeeded.
 	links routes.State
+	// company says that another process of ours writes here as well.
+	company bool
 	// settled are the sources that have once been read in full and understood.
 	settled map[string]bool
 

@@ -44,6 +44,7 @@ type plan struct {
 	firewall  []firewall.Change
 	degraded  []string
 	unguarded []string
+	company   bool
 	// refused are networks that are not fenced because the pod lives by an address in them.
 	refused []error
 }
@@ -53,6 +54,7 @@ type plan struct {
 func (a *Agent) Pass() *State {
 	start := time.Now()
 	reports := a.reports()
+	a.memory.company = a.Alone != nil && !a.Alone()
 	open := a.denyFirst(reports)
 	o := a.observe()
 	a.adopt(o)
@@ -111,7 +113,11 @@ func (a *Agent) adopt(o observation) {
 // plan compares the kernel with what is wanted. Without any known network nothing is wanted and nothing is written either: no
 // source ever positively names an empty set, so what stands may be all there is.
 func (a *Agent) plan(reports []shoot.Report, o observation) plan {
-	p := plan{absent: o.firewall.Absent}
+	p := plan{absent: o.firewall.Absent, company: a.memory.company}
+	if a.memory.company {
+		// Two processes that each take away what only the other wants would leave both sets open in turn.
+		a.memory.adopted = append(o.routes.Adopted(), o.firewall.Adopted()...)
+	}
 	p.policy, p.refused = a.policyFor(reports, o.routes)
 	if len(p.policy.Networks) == 0 || o.routesErr != nil && o.firewallErr != nil {
 		return p
@@ -130,7 +136,7 @@ func (a *Agent) plan(reports []shoot.Report, o observation) plan {
 	if o.routesErr == nil {
 		p.routes = routes.Diff(routes.Desired(without(p.policy, p.absent), p.translations, o.routes), o.routes)
 		p.unguarded = unguarded(p.policy, o.routes)
-		if blind {
+		if blind || a.memory.company {
 			p.routes = slices.DeleteFunc(p.routes, routes.Change.Removes)
 		}
 	}

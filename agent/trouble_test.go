@@ -119,3 +119,28 @@ func TestConnectionsInTheTunnelAreSpared(t *testing.T) {
 		t.Errorf("a repair ended connections to %v, which run through the tunnel", hit.Prefixes())
 	}
 }
+
+// TestInCompanyNothingIsTakenAway: of two processes with different sets in one namespace, neither may open what the other fences.
+func TestInCompanyNothingIsTakenAway(t *testing.T) {
+	other := newBench("10.250.0.0/16")
+	other.Pass()
+	b := newBench("10.252.0.0/16")
+	b.r, b.f = other.r, other.f
+	b.kernel.Routes, b.kernel.Firewall = other.r, other.f
+	b.f.networks = func() []netip.Prefix { return networks("10.250.0.0/16", "10.252.0.0/16") }
+	company := true
+	b.Alone = func() bool { return !company }
+	b.Pass()
+	if got := texts(b.r.state.Adopted()); !slices.Equal(got, []string{"10.250.0.0/16", "10.252.0.0/16"}) {
+		t.Errorf("in company: fenced %v", got)
+	}
+	if d := b.document(); d.Ready || d.Reason != Conflict {
+		t.Errorf("in company: ready %v, %s: %s", d.Ready, d.Reason, d.Message)
+	}
+	company = false
+	b.f.networks = func() []netip.Prefix { return networks("10.252.0.0/16") }
+	b.Pass()
+	if d := b.document(); !d.Ready || len(b.r.state.Adopted()) != 1 {
+		t.Errorf("alone: ready %v (%s), fenced %v", d.Ready, d.Message, b.r.state.Adopted())
+	}
+}

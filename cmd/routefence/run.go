@@ -75,6 +75,7 @@ func assemble(c agentConfig) (*assembly, error) {
 	a.events = append(a.events, nfnetlink.Conn{})
 	a.metrics = health.NewMetrics(buildLabels(), x)
 	c.Config.Passed = a.metrics.Passed
+	c.Config.Alone = new(claim).alone
 	a.agent = agent.New(c.Config, agent.Kernel{Routes: r, Firewall: x, Connections: conns}, c.sources(), c.log)
 	a.metrics.Watch(a.agent)
 	return &a, nil
