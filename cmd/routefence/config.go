@@ -99,7 +99,7 @@ func (f *fenceFlags) parse() (fenceConfig, error) {
 			return c, usage("--fence-interfaces=%s: the same pattern is in --tunnel-interfaces; an interface is either fenced or the tunnel", p)
 		}
 	}
-	if c.allow, err = prefixes("allow", f.allow); err != nil {
+	if c.allow, err = holes(f.allow); err != nil {
 		return c, err
 	}
 	if err := oneOf("firewall", f.firewall, "auto", "nft", "legacy"); err != nil {
@@ -125,14 +125,14 @@ func (f *fenceFlags) parse() (fenceConfig, error) {
 func (f *fenceFlags) fixedSources() ([]fixedSource, error) {
 	var out []fixedSource
 	if len(f.nodeNetworks) > 0 {
-		networks, err := prefixes("node-networks", f.nodeNetworks)
+		networks, warnings, err := prefixes("node-networks", f.nodeNetworks)
 		if err != nil {
 			return nil, err
 		}
 		if len(networks) == 0 {
 			return nil, usage("--node-networks=%s: names no network", strings.Join(f.nodeNetworks, ","))
 		}
-		out = append(out, newFixedSource("node-networks", "--node-networks", networks, nil, nil))
+		out = append(out, newFixedSource("node-networks", "--node-networks", networks, warnings, nil))
 	}
 	if value, ok := os.LookupEnv(shootNodeNetworks); ok {
 		networks, warnings, problems := policy.ParseList(value)
@@ -141,12 +141,32 @@ func (f *fenceFlags) fixedSources() ([]fixedSource, error) {
 	return out, nil
 }
 
-func prefixes(flag string, values []string) ([]netip.Prefix, error) {
-	out, _, problems := policy.ParseList(strings.Join(values, ","))
+func prefixes(flag string, values []string) (networks []netip.Prefix, warnings []string, err error) {
+	networks, warnings, problems := policy.ParseList(strings.Join(values, ","))
 	if len(problems) > 0 {
-		return nil, usage("--%s: %v", flag, problems[0])
+		return nil, nil, usage("--%s: %v", flag, problems[0])
 	}
-	return out, nil
+	return networks, warnings, nil
+}
+
+// holes are the networks of --allow. Host bits are a mistake here: most likely one address was meant, and to clear them, as is done
+// where that widens the fence, would open its whole network.
+func holes(values []string) ([]netip.Prefix, error) {
+	for item := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		read, warnings, _ := policy.ParseList(item)
+		if len(warnings) == 0 {
+			continue
+		}
+		// IPv4-mapped networks are warned of, too, and may be as exact as any.
+		item = strings.TrimSpace(item)
+		if written, err := netip.ParsePrefix(item); err == nil && written == written.Masked() {
+			continue
+		}
+		return nil, usage("--allow=%s: has host bits set; write %s to open all of it, or the address with /32 (IPv6: /128) to open it alone",
+			item, brief(read))
+	}
+	networks, _, err := prefixes("allow", values)
+	return networks, err
 }
 
 func patterns(flag string, values []string) (policy.Patterns, error) {
@@ -212,7 +232,20 @@ func (f *agentFlags) parse() (agentConfig, error) {
 	c.Config = agent.Config{Allow: c.allow, Fenced: c.fenced, Tunnels: c.tunnels, Translation: c.translation,
 		Lifelines: c.lifelines, Known: knownLifelines(),
 		ReadyWhen: agent.Readiness(f.readyWhen), Resync: f.resync}
-	return c, f.into(&c.Config)
+	if err := f.into(&c.Config); err != nil {
+		return c, err
+	}
+	c.warn()
+	return c, nil
+}
+
+// warn tells once of networks that were read otherwise than they were written.
+func (c agentConfig) warn() {
+	for _, s := range c.fixed {
+		if r := s.report; len(r.Warnings) > 0 {
+			c.log.Warn("node networks should be written differently", zap.String("source", r.Ref), zap.Strings("warnings", r.Warnings))
+		}
+	}
 }
 
 func checkAddress(s string) error {
