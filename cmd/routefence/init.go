@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/routefence/routefence/agent"
@@ -15,8 +17,8 @@ func newInit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Install the fence, read it back, exit; for an init container",
-		Long: `Init installs the fence for the node networks, reads it back from the kernel and exits: 0 if it stands, 1 if it does not
-within --timeout. Whether the VPN is up does not matter. The flags are those of "routefence run".`,
+		Long: `Init installs the fence for the node networks, reads it back from the kernel and exits: 0 if it stands and lets nothing
+out, 1 if not within --timeout. It waits for every source to be read once. Whether the VPN is up does not matter. The flags are those of "routefence run".`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.parse()
@@ -37,7 +39,7 @@ within --timeout. Whether the VPN is up does not matter. The flags are those of 
 	return cmd
 }
 
-// install runs the agent until its fence has been read back once.
+// install runs the agent until its fence has been read back once and works.
 func install(ctx context.Context, c agentConfig, timeout time.Duration) error {
 	a, err := assemble(c)
 	if err != nil {
@@ -52,19 +54,68 @@ func install(ctx context.Context, c agentConfig, timeout time.Duration) error {
 	defer poll.Stop()
 	for {
 		s := a.agent.State()
-		if s.Installed() {
-			fmt.Println(s.At(time.Now()).Message)
+		if s.Installed() && len(c.unmet(s)) == 0 {
+			fmt.Println(standing(s))
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return &exitError{exitFailed, fmt.Errorf("the fence does not stand after %s: %s", timeout, why(s))}
+			return &exitError{exitFailed, fmt.Errorf("the fence does not stand after %s: %s", timeout, c.why(a.agent.State()))}
 		case <-poll.C:
 		}
 	}
 }
 
-func why(s *agent.State) string {
+// unmet returns what keeps init from being done. Readiness may want more: a tunnel, or that every item of a source is good.
+func (c agentConfig) unmet(s *agent.State) []agent.Check {
+	return slices.DeleteFunc(s.Ready(time.Now()), func(check agent.Check) bool {
+		return check.Err == nil || !c.awaits(s, check.Name)
+	})
+}
+
+// awaits reports whether init waits for a check of readiness. Rules alone are no fence: they may guard an interface that is not there.
+func (c agentConfig) awaits(s *agent.State, check string) bool {
+	switch check {
+	case "verified", "networks", "kernel-read", "no-leak", "interfaces":
+		return true
+	}
+	if source, ok := strings.CutPrefix(check, "source-"); ok {
+		return c.unread(s, source)
+	}
+	return strings.HasPrefix(check, "routes-") || strings.HasPrefix(check, "firewall-")
+}
+
+// unread reports whether a source that is in trouble has named nothing yet, so that what it will name is not fenced. A flag and the
+// environment say at once all that they ever will.
+func (c agentConfig) unread(s *agent.State, source string) bool {
+	if slices.ContainsFunc(c.fixed, func(f fixedSource) bool { return f.report.Name == source }) {
+		return false
+	}
+	return slices.ContainsFunc(s.Sources, func(status agent.Status) bool { return status.Name == source && len(status.Networks) == 0 })
+}
+
+// standing says that the fence stands, and what is wrong all the same.
+func standing(s *agent.State) string {
+	d := s.At(time.Now())
+	if d.Ready {
+		return d.Message
+	}
+	return "the fence stands, and still: " + d.Message
+}
+
+// why names what is unmet, each trouble once: several checks may fail for the same.
+func (c agentConfig) why(s *agent.State) string {
+	var out []string
+	said := map[string]bool{}
+	for _, check := range c.unmet(s) {
+		if trouble := check.Err.Error(); !said[trouble] {
+			said[trouble] = true
+			out = append(out, fmt.Sprintf("%s: %s", check.Name, trouble))
+		}
+	}
+	if len(out) > 0 {
+		return strings.Join(out, "; ")
+	}
 	d := s.At(time.Now())
 	return fmt.Sprintf("%s: %s", d.Reason, d.Message)
 }

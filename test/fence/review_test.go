@@ -39,3 +39,33 @@ func TestHostBitsOfNodeNetworksAreSaid(t *testing.T) {
 		t.Errorf("the log says it %d times:\n%s", n, s.Output())
 	}
 }
+
+// inits are command lines of init, with its exit code and what it must say.
+var inits = []struct {
+	name, line, words string
+	exit              int
+}{
+	{"no such interface", "init --node-networks=10.250.0.0/16 --fence-interfaces=ens5", "no interface matches", 1},
+	{"a file that is not there", "init --node-networks=10.250.0.0/16 --shoot-file=/nonexistent", "source-shoot-file /nonexistent", 1},
+	{"a bad item beside a good one", "SHOOT_NODE_NETWORKS=10.250.0.0/16,10.300.0.0/16 init", "10.300.0.0/16", 0},
+	{"nothing but a bad item beside a good source", "SHOOT_NODE_NETWORKS=10.300.0.0/16 init --node-networks=10.250.0.0/16", "10.300.0.0/16", 0},
+	{"the VPN is down", "init --node-networks=10.250.0.0/16 --ready-when=tunneled", "Blocked", 0},
+}
+
+// TestInitSaysWhetherTheFenceWorks: rules that stand and guard nothing are no fence.
+func TestInitSaysWhetherTheFenceWorks(t *testing.T) {
+	for _, c := range inits {
+		t.Run(c.name, func(t *testing.T) {
+			r := rig.New(t, rig.Options{})
+			got := r.Exec(commandLine(c.line + " --timeout=1s --log-level=error")...)
+			if got.Exit != c.exit {
+				t.Errorf("%s: exits with %d, want %d: %s%s", c.line, got.Exit, c.exit, got.Stdout, got.Stderr)
+			}
+			for word := range strings.FieldsSeq(c.words) {
+				if !strings.Contains(got.Stdout+got.Stderr, word) {
+					t.Errorf("%s: no %q in: %s%s", c.line, word, got.Stdout, got.Stderr)
+				}
+			}
+		})
+	}
+}
