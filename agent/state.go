@@ -100,6 +100,7 @@ func checks(s *State, reports []shoot.Report, p plan, d *Document, readErr error
 		{"no-leak", ReasonLeaking, leaks(d.Networks)},
 		{"interfaces", LayerMissing, said(p.unguarded)},
 		{"lifelines", InvalidNetwork, errors.Join(p.refused...)},
+		{"alone", Conflict, conflict(p.company)},
 	}
 	for _, f := range policy.Families {
 		out = append(out,
@@ -113,6 +114,13 @@ func checks(s *State, reports []shoot.Report, p plan, d *Document, readErr error
 		out = append(out, Check{"tunneled", TunnelDown, notTunneled(d.Networks)})
 	}
 	return out
+}
+
+func conflict(company bool) error {
+	if !company {
+		return nil
+	}
+	return errors.New("another process of routefence writes in this network namespace; this one takes nothing away meanwhile (stop one of them)")
 }
 
 func said(problems []string) error {
