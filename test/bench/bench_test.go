@@ -93,4 +93,3 @@ func median[T cmp.Ordered](values []T) T {
 	slices.Sort(values)
 	return values[len(values)/2]
 }
-
