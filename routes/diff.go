@@ -162,24 +162,27 @@ func routeChanges(wanted []Route, have State) (adds, dels []Change) {
 
 // place is what the kernel holds one route for; two of ours that differ in anything else cannot stand side by side.
 type place struct {
+	table  uint32
 	dst    netip.Prefix
 	metric uint32
 }
+
+func placeOf(r Route) place { return place{r.Table, r.Dst, r.Metric} }
 
 // replacements turns an addition whose place one of our old routes has into a replacement.
 func replacements(adds, dels []Change) (added, deleted []Change) {
 	taken := make(map[place]bool, len(dels))
 	for _, c := range dels {
-		taken[place{c.Route.Dst, c.Route.Metric}] = true
+		taken[placeOf(c.Route)] = true
 	}
 	freed := map[place]bool{}
 	for i, c := range adds {
-		if p := (place{c.Route.Dst, c.Route.Metric}); taken[p] {
+		if p := placeOf(c.Route); taken[p] {
 			adds[i].Op = ReplaceRoute
 			freed[p] = true
 		}
 	}
-	dels = slices.DeleteFunc(dels, func(c Change) bool { return freed[place{c.Route.Dst, c.Route.Metric}] })
+	dels = slices.DeleteFunc(dels, func(c Change) bool { return freed[placeOf(c.Route)] })
 	return adds, dels
 }
 

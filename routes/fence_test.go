@@ -33,11 +33,6 @@ func drawPolicy(t *rapid.T, label string) policy.Policy {
 	return p.Answer(func(n netip.Prefix) bool { return rapid.Bool().Draw(t, label+" answers "+n.String()) })
 }
 
-// foreignTo returns what is not ours.
-func foreignTo(s State) (rules []Rule, routes []Route) {
-	return slices.DeleteFunc(slices.Clone(s.Rules), Rule.Ours), slices.DeleteFunc(slices.Clone(s.Routes), Route.Ours)
-}
-
 // meddle adds objects of others: longer routes, and things that look a little like ours.
 func meddle(t *rapid.T, s State) State {
 	seen := map[netip.Prefix]bool{}

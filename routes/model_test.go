@@ -16,7 +16,7 @@ func (s State) apply(c Change) State {
 		s.Routes = append(s.Routes, c.Route)
 	case ReplaceRoute:
 		s.Routes = slices.DeleteFunc(s.Routes, func(r Route) bool {
-			return r.Table == c.Route.Table && r.Dst == c.Route.Dst && r.Metric == c.Route.Metric
+			return placeOf(r) == placeOf(c.Route)
 		})
 		s.Routes = append(s.Routes, c.Route)
 	case DelRoute:

@@ -48,21 +48,20 @@ func TestSever(t *testing.T) {
 // thread, which is the one in the namespace.
 func connect(t *testing.T, peer netip.Addr) int {
 	t.Helper()
-	family, listen, to := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Addr: [4]byte{}}), unix.Sockaddr(nil)
+	family := unix.AF_INET
+	var at unix.Sockaddr
 	if peer.Is4() {
-		to = &unix.SockaddrInet4{Addr: peer.As4(), Port: 10250}
-		listen = &unix.SockaddrInet4{Addr: peer.As4(), Port: 10250}
+		at = &unix.SockaddrInet4{Addr: peer.As4(), Port: 10250}
 	} else {
 		family = unix.AF_INET6
-		to = &unix.SockaddrInet6{Addr: peer.As16(), Port: 10251}
-		listen = &unix.SockaddrInet6{Addr: peer.As16(), Port: 10251}
+		at = &unix.SockaddrInet6{Addr: peer.As16(), Port: 10251}
 	}
 	l, err := unix.Socket(family, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(l) })
-	if err := errors.Join(unix.Bind(l, listen), unix.Listen(l, 1)); err != nil {
+	if err := errors.Join(unix.Bind(l, at), unix.Listen(l, 1)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := unix.Socket(family, unix.SOCK_STREAM, 0)
@@ -70,7 +69,7 @@ func connect(t *testing.T, peer netip.Addr) int {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(c) })
-	if err := unix.Connect(c, to); err != nil {
+	if err := unix.Connect(c, at); err != nil {
 		t.Fatalf("connect to %s: %v", peer, err)
 	}
 	return c

@@ -36,7 +36,7 @@ func TestKilledAndRestarted(t *testing.T) {
 			time.Sleep(rand.N(200 * time.Millisecond))
 		}
 		s.Kill()
-		s = startReady(t, r, backend)
+		startReady(t, r, backend)
 		expectSame(t, "after kills at any moment", want, snapshot(r))
 		expectStopped(t, h)
 	})
