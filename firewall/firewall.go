@@ -147,6 +147,9 @@ type Snapshot struct {
 	// Incompatible are the tables that hold native nft objects which iptables-nft can neither show nor extend, and those that
 	// are dormant: everything in them reads as usual and nothing works.
 	Incompatible map[Table]bool
+	// Unseen says what may be ours in either backend and cannot be read, or not be taken away. A fence can stand beside it; whoever
+	// says that nothing is left must look at it.
+	Unseen []error
 }
 
 // Err returns why the fence of a policy cannot be read back, or nil. A family without networks does not matter.

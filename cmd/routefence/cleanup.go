@@ -21,6 +21,7 @@ func newCleanup() *cobra.Command {
 		Short: "Remove all that routefence owns from this network namespace, and nothing else",
 		Long: `Cleanup takes the fence away: rules, routes and link groups first, the firewall last, in both families and both iptables
 backends. It finds what is routefence's by the marks in the kernel and leaves everything else as it is. It may be repeated.
+If there are rules that it cannot read, it says so and removes nothing.
 An agent that still runs will put its fence back: stop it first.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -32,11 +33,17 @@ An agent that still runs will put its fence back: stop it first.`,
 	}
 }
 
-// cleanup opens the firewall only once the routes are gone, and reads back what is left in the end.
+// cleanup opens the firewall only once the routes are gone, and reads back what is left in the end. The routes go only if the firewall
+// can follow as a whole: half a fence would refuse what nothing explains any more.
 func cleanup(out io.Writer) error {
 	r, err := rtnl.New()
 	if err != nil {
 		return err
+	}
+	x := xtables.New(xtables.Auto, nfnetlink.Conn{}, zap.NewNop())
+	chains, err := readWhole(x)
+	if err != nil {
+		return fmt.Errorf("%w; nothing was removed", err)
 	}
 	state, err := r.List()
 	if err != nil {
@@ -46,11 +53,6 @@ func cleanup(out io.Writer) error {
 	show(out, routing)
 	if err := r.Apply(routing); err != nil {
 		return fmt.Errorf("%w; the firewall was left in place", err)
-	}
-	x := xtables.New(xtables.Auto, nfnetlink.Conn{}, zap.NewNop())
-	chains, err := x.Read()
-	if err != nil {
-		return err
 	}
 	filtering := firewall.Remove(chains)
 	show(out, filtering)
@@ -63,13 +65,19 @@ func cleanup(out io.Writer) error {
 	return remains(r, x)
 }
 
+// readWhole reads the firewall, and fails if a part that may be ours stays unseen: it would be taken for gone.
+func readWhole(x *xtables.Kernel) (firewall.Snapshot, error) {
+	chains, err := x.Read()
+	return chains, errors.Join(append(chains.Unseen, err)...)
+}
+
 // remains says what is still, or again, there.
 func remains(r *rtnl.Kernel, x *xtables.Kernel) error {
 	state, err := r.List()
 	if err != nil {
 		return err
 	}
-	chains, err := x.Read()
+	chains, err := readWhole(x)
 	if err != nil {
 		return err
 	}

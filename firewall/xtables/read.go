@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,10 +83,13 @@ func (k *Kernel) readOnce(backend string) (firewall.Snapshot, error) {
 		s.Lacks[f] = p.lacks
 		if absent(f) {
 			s.Absent[f] = true
-		} else if err := errors.Join(p.err, used.errs[f]); err != nil {
+			continue
+		}
+		s.Unseen = slices.Concat(s.Unseen, used.unseen(backend, f), unused.unseen(other, f))
+		if err := errors.Join(p.err, used.errs[f]); err != nil {
 			s.Unread[f] = err
 		}
-		if err := unused.errs[f]; err != nil && !absent(f) {
+		if err := unused.errs[f]; err != nil {
 			// Rules of the other backend can only stop more; but a translation there goes unseen.
 			s.Blind[f] = err
 			k.warn(fmt.Sprintf("the %s rules of %s cannot be read: %v", other, f, err))
@@ -101,12 +105,35 @@ type reading struct {
 	tables       firewall.Tables
 	incompatible map[firewall.Table]bool
 	errs         map[policy.Family]error
+	// ours are the nft tables that hold chains of ours. Netlink names them, whatever the programs can show.
+	ours []firewall.Table
+}
+
+// unseen says what may be ours and cannot be read or taken away. Native nft objects of others are common, and matter only where
+// chains of ours stand among them.
+func (r reading) unseen(backend string, f policy.Family) []error {
+	var out []error
+	among := false
+	for _, t := range r.ours {
+		if t.Family != f {
+			continue
+		}
+		among = true
+		if r.incompatible[t] {
+			out = append(out, fmt.Errorf("table %s has chains of routefence's, and holds native nft objects that iptables-nft cannot handle, "+
+				"or is dormant (see nft list table; put that right first)", t))
+		}
+	}
+	if err := r.errs[f]; err != nil && (among || !errors.Is(err, errIncompatible)) {
+		out = append(out, fmt.Errorf("the %s rules of %s cannot be read: %w", backend, f, err))
+	}
+	return out
 }
 
 func (k *Kernel) readBackend(backend string) reading {
-	r := reading{firewall.Tables{}, map[firewall.Table]bool{}, map[policy.Family]error{}}
+	r := reading{tables: firewall.Tables{}, incompatible: map[firewall.Table]bool{}, errs: map[policy.Family]error{}}
 	if backend == firewall.NFT {
-		k.readNFT(r)
+		k.readNFT(&r)
 		return r
 	}
 	for _, f := range policy.Families {
@@ -121,7 +148,7 @@ func (k *Kernel) readBackend(backend string) reading {
 var incompatibleLine = regexp.MustCompile("(?m)^# Table [`'](\\w+)' is incompatible")
 
 // readNFT starts no program for a family that has nothing to read.
-func (k *Kernel) readNFT(r reading) {
+func (k *Kernel) readNFT(r *reading) {
 	all, err := k.netfilter.Tables()
 	if err != nil {
 		r.errs[policy.IPv4], r.errs[policy.IPv6] = err, err
@@ -135,6 +162,7 @@ func (k *Kernel) readNFT(r reading) {
 	for _, t := range dormant {
 		r.incompatible[t] = true
 	}
+	r.ours = ownTables(all)
 	real := map[policy.Family]map[firewall.Table][]string{}
 	var families []policy.Family
 	var jobs []job
@@ -161,6 +189,18 @@ func (k *Kernel) readNFT(r reading) {
 			r.incompatible[firewall.Table{Family: f, Name: "mangle"}] = true
 		}
 	}
+}
+
+// ownTables returns the tables of iptables in which chains of ours stand.
+func ownTables(all map[firewall.Table][]string) []firewall.Table {
+	var out []firewall.Table
+	for t := range (firewall.Tables{}).Real(all) {
+		if slices.ContainsFunc(all[t], func(chain string) bool { return strings.HasPrefix(chain, firewall.ChainName) }) {
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, func(a, b firewall.Table) int { return strings.Compare(a.String(), b.String()) })
+	return out
 }
 
 func of(all map[firewall.Table][]string, f policy.Family) map[firewall.Table][]string {

@@ -7,6 +7,77 @@ import (
 	"github.com/routefence/routefence/test/rig"
 )
 
+// missingPrograms are a fence and a PATH in which one program is missing that would be needed to see it.
+var missingPrograms = map[string]struct{ backend, missing string }{
+	"nft, IPv4":         {"nft", "iptables-nft"},
+	"nft, IPv6":         {"nft", "ip6tables-nft"},
+	"legacy, IPv4":      {"legacy", "iptables-legacy"},
+	"legacy, IPv6":      {"legacy", "ip6tables-legacy"},
+	"the other backend": {"nft", "iptables-legacy"},
+}
+
+// TestCleanupThatCannotSee: what cannot be read may be ours. It is not taken for gone, and the routes stay with it.
+func TestCleanupThatCannotSee(t *testing.T) {
+	for name, c := range missingPrograms {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := rig.New(t, rig.Options{})
+			loadLegacy(r)
+			settleIn(t, r, c.backend, nodeNetworks...)
+			fenced := snapshot(r)
+			got := r.Exec(append(pathWithout(c.missing), binary, "cleanup")...)
+			if got.Exit != 1 || !strings.Contains(got.Stderr, c.missing+"-save") {
+				t.Errorf("cleanup exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
+			}
+			expectSame(t, "after a cleanup that cannot see", fenced, snapshot(r))
+		})
+	}
+}
+
+func pathWithout(missing string) []string {
+	var others []string
+	for _, p := range []string{"iptables-nft", "ip6tables-nft", "iptables-legacy", "ip6tables-legacy"} {
+		if p != missing {
+			others = append(others, p)
+		}
+	}
+	return pathWith(others...)
+}
+
+// TestCleanupBesideNativeRules: a table that nft switched off, or that holds what iptables-nft cannot show, matters if ours is in it.
+func TestCleanupBesideNativeRules(t *testing.T) {
+	for name, script := range map[string]string{
+		"dormant":     "add table ip mangle { flags dormant ; }",
+		"native rule": "add rule ip mangle POSTROUTING ct mark 1 accept",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := rig.New(t, rig.Options{})
+			settleIn(t, r, "nft", nodeNetworks...)
+			r.Pod.Feed(script, "nft -f -")
+			fenced := snapshot(r)
+			if got := r.Exec(binary, "cleanup"); got.Exit != 1 || !strings.Contains(got.Stderr, "ipv4 mangle") {
+				t.Errorf("cleanup exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
+			}
+			expectSame(t, "after the cleanup", fenced, snapshot(r))
+		})
+	}
+}
+
+// TestCleanupNeedsNoProgramsForNothing: neither a backend that is not installed and holds nothing, nor native rules of others stop it.
+func TestCleanupNeedsNoProgramsForNothing(t *testing.T) {
+	r := rig.New(t, rig.Options{})
+	settleIn(t, r, "nft", nodeNetworks...)
+	if got := r.Exec(append(pathWith("iptables-nft", "ip6tables-nft"), binary, "cleanup")...); got.Exit != 0 {
+		t.Errorf("without the legacy programs cleanup exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
+	}
+	r.Pod.Feed("table ip filter { chain OUTPUT { type filter hook output priority 0 ; meta skuid 5 accept ; } ; }", "nft -f -")
+	settleIn(t, r, "auto", nodeNetworks...)
+	if got := r.Exec(binary, "cleanup"); got.Exit != 0 {
+		t.Errorf("beside native rules of others cleanup exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
+	}
+}
+
 // TestHostBitsInAllow: one address was meant, and a hole as wide as its network must not come of it.
 func TestHostBitsInAllow(t *testing.T) {
 	r := rig.New(t, rig.Options{})
