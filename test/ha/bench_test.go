@@ -23,9 +23,8 @@ type bench struct {
 
 // The addresses of both bonds, as Gardener gives them: a kube-apiserver's and a shoot client's.
 var (
-	transfer = netip.MustParsePrefix("fd8f:6d53:b97a:1::/96")
-	podBond  = netip.MustParseAddr("fd8f:6d53:b97a:1::a:1")
-	farBond  = netip.MustParseAddr("fd8f:6d53:b97a:1::b:0")
+	podBond = netip.MustParseAddr("fd8f:6d53:b97a:1::a:1")
+	farBond = netip.MustParseAddr("fd8f:6d53:b97a:1::b:0")
 )
 
 // tunnel is the device that vpn2 makes in a kube-apiserver pod.

@@ -33,8 +33,8 @@ func (b *bench) expect(when, want string) {
 			b.t.Errorf("%s: connect to %v bound to eth0: answered by %v", when, to, a)
 		}
 	}
-	if nodes, bonds := b.watch.to(); len(nodes)+len(bonds) > 0 {
-		b.t.Errorf("%s: the seed network saw packets to %v %v", when, nodes, bonds)
+	if bare, tunneled := b.watch.to(); len(bare)+len(tunneled) > 0 {
+		b.t.Errorf("%s: the seed network saw packets to %v, and to %v in the tunnel's", when, bare, tunneled)
 	}
 }
 
@@ -45,7 +45,7 @@ func (b *bench) expectOpen() {
 		if a := b.Probe(rig.Probe{Protocol: rig.TCP, To: to, Timeout: ample}); a.From != rig.AnswerNet {
 			b.t.Errorf("no fence: connect to %v: got %v, want %s", to, a, rig.AnswerNet)
 		}
-		if nodes, _ := b.watch.to(); len(nodes) == 0 {
+		if bare, _ := b.watch.to(); len(bare) == 0 {
 			b.t.Errorf("no fence: connect to %v: nothing was seen on the seed network", to)
 		}
 	}

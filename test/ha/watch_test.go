@@ -19,8 +19,11 @@ type watch struct {
 	fd int
 
 	mutex sync.Mutex
-	seen  []netip.Addr
+	seen  []packet
 }
+
+// packet is whom a frame is for, and whom the packet inside is for if it is one of the tunnel's.
+type packet struct{ to, inner netip.Addr }
 
 func watchEntry(t *testing.T, n *rig.Namespace, device string) *watch {
 	t.Helper()
@@ -34,7 +37,7 @@ func watchEntry(t *testing.T, n *rig.Namespace, device string) *watch {
 	}
 	var reading sync.WaitGroup
 	stop := make(chan struct{})
-	reading.Go(func() { w.read(stop) })
+	reading.Go(func() { w.listen(stop) })
 	t.Cleanup(func() {
 		close(stop)
 		reading.Wait()
@@ -77,7 +80,7 @@ func interfaceIndex(fd int, device string) (int, error) {
 	return int(request.Uint32()), nil
 }
 
-func (w *watch) read(stop <-chan struct{}) {
+func (w *watch) listen(stop <-chan struct{}) {
 	frame := make([]byte, 1<<16)
 	for {
 		select {
@@ -92,52 +95,64 @@ func (w *watch) read(stop <-chan struct{}) {
 		if link, ok := from.(*unix.SockaddrLinklayer); ok && link.Pkttype == unix.PACKET_OUTGOING {
 			continue
 		}
-		if a := target(frame[:n]); a.IsValid() {
+		if p := read(frame[:n]); p.to.IsValid() {
 			w.mutex.Lock()
-			w.seen = append(w.seen, a)
+			w.seen = append(w.seen, p)
 			w.mutex.Unlock()
 		}
 	}
 }
 
-// target is whom a frame is for: a packet's destination, or the address that a neighbour request asks for.
-func target(frame []byte) netip.Addr {
-	const ethernet = 14
+// read takes a frame apart. A neighbour request is for the address that it asks for.
+func read(frame []byte) packet {
+	const ethernet, ipv6 = 14, 40
 	if len(frame) < ethernet+28 {
-		return netip.Addr{}
+		return packet{}
 	}
-	kind, packet := binary.BigEndian.Uint16(frame[12:]), frame[ethernet:]
-	var a []byte
+	kind, p := binary.BigEndian.Uint16(frame[12:]), frame[ethernet:]
 	switch {
 	case kind == unix.ETH_P_ARP:
-		a = packet[24:28]
+		return packet{to: address(p[24:28])}
 	case kind == unix.ETH_P_IP:
-		a = packet[16:20]
-	case kind == unix.ETH_P_IPV6 && len(packet) >= 64 && packet[6] == unix.IPPROTO_ICMPV6 && packet[40] == 135:
-		a = packet[48:64]
-	case kind == unix.ETH_P_IPV6 && len(packet) >= 40:
-		a = packet[24:40]
+		return packet{to: address(p[16:20])}
+	case kind != unix.ETH_P_IPV6 || len(p) < ipv6+20:
+		return packet{}
 	}
-	address, _ := netip.AddrFromSlice(a)
-	return address
+	to, inside := address(p[24:40]), p[ipv6:]
+	switch next := p[6]; {
+	case next == unix.IPPROTO_ICMPV6 && inside[0] == 135 && len(inside) >= 24:
+		return packet{to: address(inside[8:24])}
+	case next == unix.IPPROTO_IPIP:
+		return packet{to, address(inside[16:20])}
+	case next == unix.IPPROTO_IPV6 && len(inside) >= ipv6:
+		return packet{to, address(inside[24:40])}
+	}
+	return packet{to: to}
+}
+
+func address(b []byte) netip.Addr {
+	a, _ := netip.AddrFromSlice(b)
+	return a
 }
 
 // settle is ample for a packet that was sent to be read on the other side.
 const settle = 300 * time.Millisecond
 
-// to returns the node addresses and the addresses of bonds to which something went since the last call.
-func (w *watch) to() (nodes, bonds []netip.Addr) {
+// to returns the node addresses to which something went since the last call, by itself and inside of the tunnel's packets.
+// What a tunnel says of its own accord, to routers and groups, is neither.
+func (w *watch) to() (bare, tunneled []netip.Addr) {
 	time.Sleep(settle)
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	for _, a := range w.seen {
+	node := func(a netip.Addr) bool { return rig.Network4.Contains(a) || rig.Network6.Contains(a) }
+	for _, p := range w.seen {
 		switch {
-		case rig.Network4.Contains(a), rig.Network6.Contains(a):
-			nodes = append(nodes, a)
-		case transfer.Contains(a):
-			bonds = append(bonds, a)
+		case node(p.to):
+			bare = append(bare, p.to)
+		case node(p.inner):
+			tunneled = append(tunneled, p.inner)
 		}
 	}
 	w.seen = nil
-	return nodes, bonds
+	return bare, tunneled
 }
