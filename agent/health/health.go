@@ -17,6 +17,9 @@ type States interface {
 	State() *agent.State
 }
 
+// maxScrapes is how many scrapes may run at a time. More get a 503 at once: each holds all it has gathered.
+const maxScrapes = 4
+
 // Handler answers /healthz, /startupz, /readyz, /state and /metrics, for GET and HEAD.
 func Handler(s States, m *Metrics) http.Handler {
 	mux := http.NewServeMux()
@@ -24,7 +27,7 @@ func Handler(s States, m *Metrics) http.Handler {
 	mux.HandleFunc("/startupz", probe(http.StatusServiceUnavailable, func() []agent.Check { return s.State().Started() }))
 	mux.HandleFunc("/readyz", probe(http.StatusServiceUnavailable, func() []agent.Check { return s.State().Ready(time.Now()) }))
 	mux.HandleFunc("/state", func(w http.ResponseWriter, _ *http.Request) { writeState(w, s.State().At(time.Now())) })
-	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
 	return readOnly(mux)
 }
 

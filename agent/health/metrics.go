@@ -11,7 +11,7 @@ import (
 	"github.com/routefence/routefence/verdict"
 )
 
-// Counters reads how many packets the kernel's own rules have refused.
+// Counters reads how many packets the kernel's own rules have refused. It leaves out a family that it cannot read.
 type Counters interface {
 	Rejected() (map[policy.Family]uint64, error)
 }
@@ -114,16 +114,16 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 func (m *Metrics) refused() map[policy.Family]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now, err := m.counters.Rejected()
+	now, _ := m.counters.Rejected() // what cannot be read keeps its last value; the state says why
 	out := map[policy.Family]uint64{}
 	for _, f := range policy.Families {
-		if err == nil {
-			if n := now[f]; n >= m.last[f] {
+		if n, read := now[f]; read {
+			if n >= m.last[f] {
 				m.rejected[f] += n - m.last[f]
 			} else {
 				m.rejected[f] += n
 			}
-			m.last[f] = now[f]
+			m.last[f] = n
 		}
 		out[f] = m.rejected[f]
 	}

@@ -7,6 +7,7 @@ package xtables
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -52,7 +53,21 @@ type Kernel struct {
 	avoid  string
 	cached *cache
 	warned map[string]bool
+
+	rejected rejected
 }
+
+// rejected are the counters as last read. They have a lock of their own: who asks for them must not hold up a pass, and those
+// who ask at a time get one answer.
+type rejected struct {
+	mu      sync.Mutex
+	read    time.Time
+	packets map[policy.Family]uint64
+	err     error
+}
+
+// rejectedAge is for how long counters are given out again: anybody can ask, as often as they like, and reading starts programs.
+const rejectedAge = time.Second
 
 // New returns the firewall for a --firewall choice: auto, nft or legacy. It touches nothing yet.
 func New(choice string, n Netfilter, log *zap.Logger) *Kernel {
@@ -87,10 +102,35 @@ func (k *Kernel) Refresh() (firewall.Snapshot, error) {
 	return k.list()
 }
 
-// Rejected returns the packets that the fence refused, by family, as counted until now.
+// Rejected returns the packets that the fence refused, by family, as counted until now or shortly before. A family that could
+// not be read is left out, and so are both as long as no backend is in use: asking chooses and proves none.
 func (k *Kernel) Rejected() (map[policy.Family]uint64, error) {
-	s, err := k.Refresh()
-	return s.Rejected(), err
+	r := &k.rejected
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.read.IsZero() || time.Since(r.read) >= rejectedAge {
+		r.packets, r.err = k.countRejected()
+		r.read = time.Now()
+	}
+	return maps.Clone(r.packets), r.err
+}
+
+// countRejected reads the backend in use without k.mu, as the programs may take long: it needs the counters alone, and neither
+// they nor readBackend depend on what the lock guards.
+func (k *Kernel) countRejected() (map[policy.Family]uint64, error) {
+	backend := k.Backend()
+	if backend == "" {
+		return nil, nil
+	}
+	r := k.readBackend(backend)
+	counted := firewall.Snapshot{Tables: r.tables}.Rejected()
+	out := map[policy.Family]uint64{}
+	for _, f := range policy.Families {
+		if r.errs[f] == nil {
+			out[f] = counted[f]
+		}
+	}
+	return out, errors.Join(r.errs[policy.IPv4], r.errs[policy.IPv6])
 }
 
 // Read is List for those who must not write: it proves nothing and takes the backend that is in use.
