@@ -18,6 +18,7 @@ import (
 	"github.com/routefence/routefence/sockets"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 )
 
 func newRun() *cobra.Command {
@@ -125,16 +126,28 @@ func runAgent(ctx context.Context, c agentConfig) error {
 	return nil
 }
 
+// maxConnections bounds what clients that nobody authenticates can make the agent hold: memory and file descriptors, which the
+// passes need as well.
+const maxConnections = 256
+
+func limited(l net.Listener) net.Listener { return netutil.LimitListener(l, maxConnections) }
+
+// newServer ends connections on which nothing goes on, so that they do not use up the bound.
+func newServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+}
+
 // serve answers HTTP until ctx ends.
 func serve(ctx context.Context, address string, h http.Handler) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w (choose another with --listen)", address, err)
 	}
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	s := newServer(h)
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 	defer stop()
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.Serve(limited(l)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve on %s: %w", address, err)
 	}
 	return nil
