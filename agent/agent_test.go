@@ -123,8 +123,8 @@ func TestReadinessIsALease(t *testing.T) {
 	if d := s.At(time.Now().Add(31 * time.Second)); d.Ready || d.Reason != NotVerified {
 		t.Errorf("31 s later: ready %v, %s", d.Ready, d.Reason)
 	}
-	if s.Live(time.Now().Add(31 * time.Second))[0].Err == nil {
-		t.Error("31 s later: still live")
+	if s.Live(time.Now().Add(61 * time.Second))[0].Err == nil {
+		t.Error("61 s later: still live")
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // State is what a pass found. What it says about readiness is a lease: it expires when no pass renews it.
 type State struct {
 	Document
-	// passed is when the pass ended.
+	// passed is when the pass ended, before the first one when the agent was made.
 	passed  time.Time
 	resync  time.Duration
 	err     error
@@ -83,10 +83,14 @@ func (s *State) Started() []Check {
 	return []Check{c}
 }
 
+// minLiveLease leaves a pass time for programs that wait for locks. A kernel that is slow is no reason for a restart, which would
+// find the same kernel.
+const minLiveLease = time.Minute
+
 // Live returns the condition of liveness: the loop turns. What the kernel or the VPN does never fails it.
 func (s *State) Live(now time.Time) []Check {
 	c := Check{Name: "loop"}
-	if age := now.Sub(s.passed); !s.passed.IsZero() && age > leases*s.resync {
+	if age := now.Sub(s.passed); age > max(leases*s.resync, minLiveLease) {
 		c.Err = fmt.Errorf("no pass has ended for %s", age.Round(time.Second))
 	}
 	return []Check{c}
