@@ -125,7 +125,8 @@ type Agent struct {
 func New(c Config, k Kernel, sources []Source, log *zap.Logger) *Agent {
 	a := &Agent{Config: c, kernel: k, sources: sources, log: log, wake: make(chan struct{}, 1)}
 	a.state.Store(&State{Document: Document{Phase: Pending, ReadyWhen: c.ReadyWhen, Reason: NotVerified,
-		Message: "the kernel has not been read yet"}, resync: c.Resync, passed: time.Now()})
+		Message: "the kernel has not been read yet", Networks: []Network{}, Sources: []Status{},
+		Interfaces: Interfaces{Fenced: []string{}, Tunnels: []string{}}}, resync: c.Resync, passed: time.Now()})
 	return a
 }
 
