@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -22,10 +23,13 @@ func logChanges[T fmt.Stringer](log *zap.Logger, layer string, changes []T) {
 	}
 }
 
+// age is how long ago something was, as messages tell it. It grows with every pass, which is no news.
+var age = regexp.MustCompile(`, \S+ ago`)
+
 // tell writes a line when the state is another than the one told last, and none for a pass that changed nothing.
 func (a *Agent) tell(s *State) {
 	d := s.At(time.Now())
-	said := fmt.Sprint(d.Phase, d.Ready, d.Reason, d.Message)
+	said := fmt.Sprint(d.Phase, d.Ready, d.Reason, age.ReplaceAllString(d.Message, ""))
 	if said == a.memory.told {
 		return
 	}
