@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -30,13 +32,13 @@ func newStatus() *cobra.Command {
 		Short: "Show the running agent's state",
 		Long: `Status asks the running agent for its state. Exit code 0 says ready, 1 not ready, 3 that no agent answers.
 
-Where ROUTEFENCE_LISTEN is set, as in the agent's own container, its port is the default for --server.`,
+Where ROUTEFENCE_LISTEN is set, as in the agent's own container, --server is by default where the agent listens by it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := oneOf("output", f.output, "table", "json", "yaml"); err != nil {
 				return err
 			}
-			return f.run(cmd.Context(), cmd.OutOrStdout())
+			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVarP(&f.output, "output", "o", "table", "table, json or yaml")
@@ -45,31 +47,35 @@ Where ROUTEFENCE_LISTEN is set, as in the agent's own container, its port is the
 	return cmd
 }
 
+// defaultServer returns the base URL of an agent that listens on an address; one that listens everywhere answers on loopback.
 func defaultServer(listen string) string {
-	if _, port, err := net.SplitHostPort(listen); err == nil && port != "" {
-		return "http://127.0.0.1:" + port
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil || port == "" {
+		return "http://127.0.0.1:9604"
 	}
-	return "http://127.0.0.1:9604"
+	if addr, err := netip.ParseAddr(host); host == "" || err == nil && addr.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	u := url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}
+	return u.String()
 }
 
 // watchPoll is how often --watch asks.
 const watchPoll = time.Second
 
-func (f statusFlags) run(ctx context.Context, out io.Writer) error {
+func (f statusFlags) run(ctx context.Context, out, errs io.Writer) error {
 	var last string
 	for {
 		d, raw, err := fetch(ctx, f.server)
 		if err != nil && (!f.watch || ctx.Err() == nil && last == "") {
 			return &exitError{exitUnreachable, err}
 		}
-		text := fmt.Sprintf("agent unreachable: %v\n", err)
-		if err == nil {
-			text, err = render(f.output, d, raw)
-		}
 		// The time of the read-back moves all the time; it is no change worth showing.
 		if key := changeKey(d, err); key != last {
 			last = key
-			fmt.Fprint(out, text)
+			if err := f.show(d, raw, err, out, errs); err != nil {
+				return &exitError{exitFailed, err}
+			}
 		}
 		if !f.watch {
 			if !d.Ready {
@@ -85,6 +91,23 @@ func (f statusFlags) run(ctx context.Context, out io.Writer) error {
 	}
 }
 
+// show prints a state, or why there is none: for people where the state would stand, for programs that read documents elsewhere.
+func (f statusFlags) show(d agent.Document, raw []byte, unreachable error, out, errs io.Writer) error {
+	if unreachable != nil {
+		if f.output != "table" {
+			out = errs
+		}
+		fmt.Fprintf(out, "agent unreachable: %v\n", unreachable)
+		return nil
+	}
+	text, err := render(f.output, d, raw)
+	if err != nil {
+		return fmt.Errorf("print the agent's state as %s: %w", f.output, err)
+	}
+	fmt.Fprint(out, text)
+	return nil
+}
+
 func changeKey(d agent.Document, err error) string {
 	d.VerifiedAt = nil
 	key, _ := json.Marshal(d)
@@ -94,8 +117,8 @@ func changeKey(d agent.Document, err error) string {
 func fetch(ctx context.Context, server string) (d agent.Document, raw []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	url := strings.TrimRight(server, "/") + "/state"
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	endpoint := strings.TrimRight(server, "/") + "/state"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint, nil)
 	if err != nil {
 		return d, nil, usage("--server=%s: %v", server, err)
 	}
@@ -105,13 +128,13 @@ func fetch(ctx context.Context, server string) (d agent.Document, raw []byte, er
 	}
 	defer resp.Body.Close()
 	if raw, err = io.ReadAll(resp.Body); err != nil {
-		return d, nil, fmt.Errorf("GET %s: %w", url, err)
+		return d, nil, fmt.Errorf("GET %s: %w", endpoint, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return d, nil, fmt.Errorf("GET %s: %s", url, resp.Status)
+		return d, nil, fmt.Errorf("GET %s: %s", endpoint, resp.Status)
 	}
 	if err := json.Unmarshal(raw, &d); err != nil || d.Phase == "" {
-		return d, nil, fmt.Errorf("GET %s: this is not a routefence agent's state", url)
+		return d, nil, fmt.Errorf("GET %s: this is not a routefence agent's state", endpoint)
 	}
 	return d, raw, nil
 }
