@@ -143,9 +143,21 @@ func (a Answer) String() string {
 		}
 	}
 	for _, e := range a.Exceptions {
-		fmt.Fprintf(&b, "  but:      %s by %s: %s\n", e.State, e.Interface, e.Cause)
+		if e.State != a.State || e.State == verdict.Leaking {
+			fmt.Fprintf(&b, "  but:      %s by %s: %s\n", e.State, e.Interface, e.Cause)
+		}
 	}
 	return b.String()
+}
+
+// exemption says why the address is exempt.
+func (a Answer) exemption() string {
+	for _, e := range a.Exceptions {
+		if e.State == verdict.Allowed {
+			return e.Cause
+		}
+	}
+	return "exempt"
 }
 
 func (a Answer) verdict() string {
@@ -162,7 +174,7 @@ func (a Answer) verdict() string {
 	case verdict.Leaking:
 		return fmt.Sprintf("LEAKING: can leave outside of the tunnel (%s)", where)
 	case verdict.Allowed:
-		return fmt.Sprintf("Allowed: exempt by --allow (%s)", where)
+		return fmt.Sprintf("Allowed: %s (%s)", a.exemption(), where)
 	}
 	return fmt.Sprintf("%s: goes nowhere (%s)", a.State, where)
 }
