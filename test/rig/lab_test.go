@@ -3,6 +3,9 @@ package rig_test
 import (
 	"bufio"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -97,13 +100,20 @@ func TestProcessesRunInTheirNamespace(t *testing.T) {
 
 func TestHTTPDialsFromTheNamespace(t *testing.T) {
 	r := rig.New(t, rig.Options{})
-	// The listeners speak no HTTP; that their word comes back is proof enough of who was dialled.
-	response, err := r.Pod.HTTP().Get("http://" + rig.Node4.String() + ":10250/")
-	if err == nil {
-		response.Body.Close()
+	var l net.Listener
+	if err := r.Net.Do(func() (err error) { l, err = net.Listen("tcp", ":8080"); return err }); err != nil {
+		t.Fatal(err)
 	}
-	if err == nil || !strings.Contains(err.Error(), "NET") {
-		t.Errorf("got %v, want a complaint about the answer NET", err)
+	served := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, rig.AnswerNet) })}
+	go func() { _ = served.Serve(l) }()
+	t.Cleanup(func() { served.Close() })
+	response, err := r.Pod.HTTP().Get("http://" + rig.Node4.String() + ":8080/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); string(body) != rig.AnswerNet {
+		t.Errorf("got %q (%v), want %s", body, err, rig.AnswerNet)
 	}
 	if _, err := r.VPN.HTTP().Get("http://" + rig.Pod4.String() + ":10250/"); err == nil {
 		t.Error("the VPN's side reached the pod without a tunnel")
