@@ -45,6 +45,11 @@ func install(ctx context.Context, c agentConfig, timeout time.Duration) error {
 	if err != nil {
 		return err
 	}
+	// Nearly always the first pass is all there is to do.
+	if s := a.agent.Pass(); c.done(s) {
+		fmt.Println(standing(s))
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	done := make(chan struct{})
@@ -54,7 +59,7 @@ func install(ctx context.Context, c agentConfig, timeout time.Duration) error {
 	defer poll.Stop()
 	for {
 		s := a.agent.State()
-		if s.Installed() && len(c.unmet(s)) == 0 {
+		if c.done(s) {
 			fmt.Println(standing(s))
 			return nil
 		}
@@ -65,6 +70,8 @@ func install(ctx context.Context, c agentConfig, timeout time.Duration) error {
 		}
 	}
 }
+
+func (c agentConfig) done(s *agent.State) bool { return s.Installed() && len(c.unmet(s)) == 0 }
 
 // unmet returns what keeps init from being done. Readiness may want more: a tunnel, or that every item of a source is good.
 func (c agentConfig) unmet(s *agent.State) []agent.Check {
