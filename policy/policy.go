@@ -5,6 +5,7 @@ package policy
 import (
 	"net/netip"
 	"path"
+	"slices"
 
 	"github.com/routefence/routefence/ranges"
 )
@@ -36,8 +37,21 @@ func FamilyOf(p netip.Prefix) Family {
 	return IPv6
 }
 
-// Only returns the prefixes of one family, in their order.
+// Only returns the prefixes of one family, in their order. Canonical lists have IPv4 in front of IPv6: of those it returns a part
+// of the list itself, as a copy of ten thousand for every question would cost more than the answers.
 func Only(prefixes []netip.Prefix, f Family) []netip.Prefix {
+	ours := func(p netip.Prefix) bool { return FamilyOf(p) == f }
+	from := slices.IndexFunc(prefixes, ours)
+	if from < 0 {
+		return nil
+	}
+	to := from + 1
+	for to < len(prefixes) && ours(prefixes[to]) {
+		to++
+	}
+	if !slices.ContainsFunc(prefixes[to:], ours) {
+		return prefixes[from:to:to]
+	}
 	var out []netip.Prefix
 	for _, p := range prefixes {
 		if FamilyOf(p) == f {

@@ -80,6 +80,12 @@ func (s Set) Union(t Set) Set {
 
 // Intersect returns the addresses that are in both s and t.
 func (s Set) Intersect(t Set) Set {
+	switch {
+	case t.covers(s):
+		return s
+	case s.covers(t):
+		return t
+	}
 	out := make(Set, 0, max(len(s), len(t)))
 	for i, j := 0, 0; i < len(s) && j < len(t); {
 		from, to := later(s[i].From(), t[j].From()), earlier(s[i].To(), t[j].To())
@@ -93,6 +99,11 @@ func (s Set) Intersect(t Set) Set {
 		}
 	}
 	return out
+}
+
+// covers reports whether s is one range that holds all of t, as the selector of a rule nearly always does.
+func (s Set) covers(t Set) bool {
+	return len(s) == 1 && len(t) > 0 && s[0].Contains(t[0].From()) && s[0].Contains(t[len(t)-1].To())
 }
 
 // Minus returns the addresses that are in s but not in t.

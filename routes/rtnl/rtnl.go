@@ -21,6 +21,8 @@ type Kernel struct {
 	handle *netlink.Handle
 	// dumps is the socket for what dump.go reads itself.
 	dumps *nl.NetlinkSocket
+	// found is how many routes the last list had, to make room at once for as many.
+	found int
 }
 
 // New opens a socket in the calling thread's network namespace. Everything goes through that socket, so the namespace
@@ -53,7 +55,7 @@ func (k *Kernel) List() (routes.State, error) {
 }
 
 func (k *Kernel) list() (routes.State, error) {
-	var s routes.State
+	s := routes.State{Routes: make([]routes.Route, 0, k.found+16)}
 	var err error
 	if s.Links, err = k.links(); err != nil {
 		return s, fmt.Errorf("list links: %w", err)
@@ -66,6 +68,7 @@ func (k *Kernel) list() (routes.State, error) {
 			return s, fmt.Errorf("list %s routes: %w", f, err)
 		}
 	}
+	k.found = len(s.Routes)
 	return s, nil
 }
 
