@@ -269,3 +269,19 @@ func TestConnectionsOfTheOpeningAreSevered(t *testing.T) {
 		t.Errorf("a firewall that was gone: severed those bound to %v, want eth0", b.severed.links)
 	}
 }
+
+// TestNotReadyWhileALayerIsMissing: between the look that finds a layer gone and the write that puts it back, the state says so.
+func TestNotReadyWhileALayerIsMissing(t *testing.T) {
+	b := newBench("10.250.0.0/16")
+	b.Pass()
+	b.f.snapshot = firewall.Snapshot{}
+	var between Document
+	b.f.applying = func() { between = b.document() }
+	b.Pass()
+	if between.Ready || between.Reason != LayerMissing || b.State().Started()[0].Err != nil {
+		t.Errorf("in between: ready %v, %s: %s", between.Ready, between.Reason, between.Message)
+	}
+	if !b.document().Ready {
+		t.Error("not ready after the repair")
+	}
+}

@@ -65,6 +65,8 @@ type fakeFirewall struct {
 	listErr  error
 	applyErr error
 	writes   int
+	// applying is called before a change is made.
+	applying func()
 }
 
 // mapNat puts the rules of nat OUTPUT into the snapshot.
@@ -84,6 +86,9 @@ func (f *fakeFirewall) Apply([]firewall.Change) error {
 		return f.applyErr
 	}
 	f.writes++
+	if f.applying != nil {
+		f.applying()
+	}
 	p := policy.New(f.networks(), nil, policy.Patterns{"eth0"}, policy.Patterns{"tun0"})
 	f.snapshot = firewall.Snapshot{Backend: firewall.NFT, Tables: firewall.Tables{}}
 	f.mapNat()

@@ -62,6 +62,9 @@ func (a *Agent) Pass() *State {
 	open = sparing(open, p, o)
 	var applyErr error
 	repair := a.repairOf(p)
+	if repair != (Repairs{}) {
+		a.admit(reports, o, p)
+	}
 	for range rounds {
 		if len(p.routes)+len(p.firewall) == 0 {
 			break
@@ -84,6 +87,13 @@ func (a *Agent) Pass() *State {
 	a.tell(s)
 	a.state.Store(s)
 	return s
+}
+
+// admit publishes that something is missing before it is put back, since until then it is.
+func (a *Agent) admit(reports []shoot.Report, o observation, p plan) {
+	s := a.conclude(reports, o, p, nil)
+	s.started = a.memory.started
+	a.state.Store(s)
 }
 
 func (a *Agent) reports() []shoot.Report {
