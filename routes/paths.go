@@ -32,8 +32,6 @@ type Path struct {
 	Only string
 	// Rule is the rule that led here, Cause the route or rule that decides.
 	Rule, Cause string
-	// Own says that a blackhole of ours decides.
-	Own bool
 	// Reply says that our rule for answers leads here. Who is able to mark packets can take the same way.
 	Reply bool
 }
@@ -229,8 +227,7 @@ func (w *walk) record(route Route, to ranges.Set, only string) {
 	switch {
 	case route.Type == Local || route.Type == Anycast:
 		p.Fate = Here
-	case route.Type >= Blackhole && route.Type <= Throw:
-		p.Own = route.Ours()
+	case route.Type >= Blackhole && route.Type <= Throw: // it goes nowhere
 	case len(route.Hops) == 0:
 		// A route that names no device may use any: say so instead of guessing.
 		p.Fate = Device

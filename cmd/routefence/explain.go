@@ -97,7 +97,8 @@ func (c fenceConfig) given() []netip.Prefix {
 	return out
 }
 
-func write(out io.Writer, answer explain.Answer, output string) error {
+// write prints an answer in the form that -o asks for.
+func write(out io.Writer, answer fmt.Stringer, output string) error {
 	if output == "json" {
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/netip"
@@ -74,21 +73,11 @@ func runSelftest(out io.Writer, f *fenceFlags, addrs []netip.Addr, output string
 	if err := t.run(targets); err != nil {
 		return &exitError{exitFailed, err}
 	}
-	if err := writeReport(out, t.report, output); err != nil {
+	if err := write(out, t.report, output); err != nil {
 		return &exitError{exitFailed, err}
 	}
 	if t.report.Result != selftest.Pass {
 		return &exitError{code: exitFailed}
 	}
 	return nil
-}
-
-func writeReport(out io.Writer, r selftest.Report, output string) error {
-	if output == "json" {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
-	}
-	_, err := fmt.Fprint(out, r)
-	return err
 }
