@@ -16,10 +16,10 @@ const module = "github.com/routefence/routefence/"
 
 // pure packages decide and never act: no clock, no goroutine, no kernel. They may import the standard library less what
 // acts, each other, and libraries that only compute.
-var pure = []string{"policy", "ranges", "shoot", "routes", "firewall", "verdict", "explain", "selftest"}
+var pure = []string{"policy", "ranges", "shoot", "routes", "firewall", "verdict", "explain", "selftest", "inject", "lint"}
 
 // computing are the libraries that pure packages may use.
-var computing = []string{"go4.org/netipx", "go.yaml.in/yaml/"}
+var computing = []string{"go4.org/netipx", "go.yaml.in/yaml/", "k8s.io/apimachinery/pkg/api/resource"}
 
 // acting are parts of the standard library that a pure package has no business with.
 var acting = []string{"os", "os/exec", "net", "net/http", "syscall", "sync", "context", "log", "math/rand", "math/rand/v2"}
