@@ -1,6 +1,10 @@
 package inject
 
-import "net/netip"
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
 
 // Options say what the containers are like, where annotations of the object do not say otherwise. Only Image is required.
 type Options struct {
@@ -58,6 +62,16 @@ const (
 	// Pair is an init container that ends, and a container beside the others. Between the two nobody watches the fence that stands.
 	Pair Form = "pair"
 )
+
+// FormFor returns the form for a Kubernetes server, from the two halves of its version as it writes them ("1", "28+"). A version that
+// cannot be read is taken for a new one.
+func FormFor(major, minor string) Form {
+	n, err := strconv.Atoi(strings.TrimRight(minor, "+"))
+	if major == "1" && err == nil && n < 29 {
+		return Pair
+	}
+	return NativeSidecar
+}
 
 // Resources are requests and limits as Kubernetes writes quantities. All four are always set: a quota would refuse the pod otherwise.
 type Resources struct {

@@ -34,6 +34,7 @@ var edges = map[string][]string{
 	"shoot/cluster":      {"k8s.io/client-go/", "k8s.io/apimachinery/", "go.uber.org/zap"},
 	"shoot/cache":        {},
 	"selftest/dial":      {"golang.org/x/sys/"},
+	"inject/typed":       {"k8s.io/api/"},
 }
 
 // pkg is what "go list -json" says of a package.
