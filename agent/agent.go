@@ -13,7 +13,6 @@ import (
 
 	"github.com/routefence/routefence/firewall"
 	"github.com/routefence/routefence/policy"
-	"github.com/routefence/routefence/ranges"
 	"github.com/routefence/routefence/routes"
 	"github.com/routefence/routefence/shoot"
 	"go.uber.org/zap"
@@ -33,8 +32,8 @@ type Firewall interface {
 
 // Connections are the TCP connections of the namespace.
 type Connections interface {
-	// Sever ends those to the given addresses; with links, only those of sockets bound to one of these interfaces.
-	Sever(to ranges.Set, links ...int) (int, error)
+	// Sever ends those that are meant, by the address of their peer and the link their socket is bound to, or 0.
+	Sever(meant func(peer netip.Addr, link int) bool) (int, error)
 }
 
 // Source says what the node networks are.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -255,19 +256,19 @@ func TestFightIsSlow(t *testing.T) {
 func TestConnectionsOfTheOpeningAreSevered(t *testing.T) {
 	b := newBench("10.250.0.0/16")
 	b.Pass()
-	if got := b.severed.to.Prefixes(); len(got) != 1 || got[0].String() != "10.250.0.0/16" {
-		t.Errorf("severed at the start: %v", got)
+	severed := func(when string, want ...connection) {
+		t.Helper()
+		if !slices.Equal(b.severed.ended, want) {
+			t.Errorf("%s: severed %v, want %v", when, b.severed.ended, want)
+		}
+		b.severed.ended = nil
 	}
-	b.severed.to = nil
+	severed("at the start", connection{"10.250.0.7", 0}, connection{"10.250.0.7", 2}, connection{"10.250.0.7", 3})
 	b.Pass()
-	if !b.severed.to.Empty() {
-		t.Errorf("severed without an opening: %v", b.severed.to.Prefixes())
-	}
+	severed("without an opening")
 	b.f.snapshot = firewall.Snapshot{}
 	b.Pass()
-	if len(b.severed.links) != 1 || b.severed.links[0] != 2 {
-		t.Errorf("a firewall that was gone: severed those bound to %v, want eth0", b.severed.links)
-	}
+	severed("after the firewall was gone, by sockets bound to eth0", connection{"10.250.0.7", 2})
 }
 
 // TestNotReadyWhileALayerIsMissing: between the look that finds a layer gone and the write that puts it back, the state says so.

@@ -58,7 +58,7 @@ func (a *Agent) networks(reports []shoot.Report, o observation, p plan) []Networ
 			verdicts = append(verdicts, verdict.Network{CIDR: n, State: verdict.Leaking, Cause: "the kernel could not be read"})
 		}
 	}
-	names := a.memory.namersOf(reports)
+	names := a.memory.namersOf(reports).finder()
 	missing, answered := missingRoutes(p.routes), ranges.Of(p.policy.Replies...)
 	firewallLacks := map[policy.Family]bool{}
 	for _, c := range p.firewall {
@@ -68,7 +68,7 @@ func (a *Agent) networks(reports []shoot.Report, o observation, p plan) []Networ
 	for _, v := range verdicts {
 		family := policy.FamilyOf(v.CIDR)
 		n := Network{
-			CIDR: v.CIDR.String(), Sources: names.of(v.CIDR), State: v.State, Interface: v.Interface, Cause: v.Cause,
+			CIDR: v.CIDR.String(), Sources: names(v.CIDR), State: v.State, Interface: v.Interface, Cause: v.Cause,
 			prefix: v.CIDR, whole: v.Whole, unstopped: v.Unstopped, Replies: answered.Overlaps(v.CIDR),
 			Layers: Layers{
 				Routes:   o.routesErr == nil && !missing.Overlaps(v.CIDR),

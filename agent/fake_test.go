@@ -7,7 +7,6 @@ import (
 
 	"github.com/routefence/routefence/firewall"
 	"github.com/routefence/routefence/policy"
-	"github.com/routefence/routefence/ranges"
 	"github.com/routefence/routefence/routes"
 	"github.com/routefence/routefence/shoot"
 )
@@ -124,13 +123,23 @@ func (f *fakeSource) Run(ctx context.Context, changed func()) {
 	}
 }
 
-// fakeConnections notes what it was asked to end.
-type fakeConnections struct {
-	to    ranges.Set
-	links []int
+// fakeConnections has connections to a node and to something else, of sockets that are bound to no link, to eth0 and to another
+// link, and notes which it was asked to end.
+type fakeConnections struct{ ended []connection }
+
+type connection struct {
+	peer string
+	link int
 }
 
-func (f *fakeConnections) Sever(to ranges.Set, links ...int) (int, error) {
-	f.to, f.links = f.to.Union(to), links
-	return 1, nil
+func (f *fakeConnections) Sever(meant func(peer netip.Addr, link int) bool) (int, error) {
+	before := len(f.ended)
+	for _, peer := range []string{"10.250.0.7", "10.9.9.9"} {
+		for _, link := range []int{0, 2, 3} {
+			if meant(netip.MustParseAddr(peer), link) {
+				f.ended = append(f.ended, connection{peer, link})
+			}
+		}
+	}
+	return len(f.ended) - before, nil
 }

@@ -16,6 +16,7 @@ type memory struct {
 	// denied says that the first write has been made, looked that both layers have been read.
 	denied, looked bool
 	surroundings   surroundings
+	basis          basis
 	// links are those of the last read that succeeded.
 	links routes.State
 	// company says that another process of ours writes here as well.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/routefence/routefence/policy"
 	"github.com/routefence/routefence/ranges"
@@ -41,39 +42,62 @@ func (m *memory) allSettled(reports []shoot.Report) bool {
 type namers []namer
 
 type namer struct {
-	name  string
-	alone []string
-	set   ranges.Set
+	name     string
+	networks []netip.Prefix
+	set      ranges.Set
 }
 
 func (m *memory) namersOf(reports []shoot.Report) namers {
 	var out namers
 	for _, r := range reports {
-		out = append(out, namer{r.Name, []string{r.Name}, ranges.Of(r.Networks...)})
+		out = append(out, namer{name: r.Name, networks: r.Networks})
 	}
 	if !m.allSettled(reports) {
-		out = append(out, namer{kernelSource, []string{kernelSource}, ranges.Of(m.adopted...)})
+		out = append(out, namer{name: kernelSource, networks: m.adopted})
 	}
-	return out
-}
-
-// of returns who names some part of a network. Where one source names them all, all share its name.
-func (ns namers) of(n netip.Prefix) []string {
-	if len(ns) == 1 {
-		return ns[0].alone
-	}
-	out := make([]string, 0, len(ns))
-	for _, namer := range ns {
-		if namer.set.Overlaps(n) {
-			out = append(out, namer.name)
+	if len(out) > 1 {
+		for i := range out {
+			out[i].set = ranges.Of(out[i].networks...)
 		}
 	}
 	return out
 }
 
+// finder returns who names some part of a network. Where one source names them all, all share its name.
+func (ns namers) finder() func(netip.Prefix) []string {
+	if len(ns) == 1 {
+		alone := []string{ns[0].name}
+		return func(netip.Prefix) []string { return alone }
+	}
+	return func(n netip.Prefix) []string {
+		out := make([]string, 0, len(ns))
+		for _, namer := range ns {
+			if namer.set.Overlaps(n) {
+				out = append(out, namer.name)
+			}
+		}
+		return out
+	}
+}
+
+// basis is the policy for the networks of all sources, before anything is known of the namespace. It is kept, as passes ask for it
+// several times and sources hardly ever change.
+type basis struct {
+	of     []netip.Prefix
+	policy policy.Policy
+}
+
+func (a *Agent) basis(reports []shoot.Report) policy.Policy {
+	b := &a.memory.basis
+	if of := a.memory.union(reports); b.of == nil || !slices.Equal(b.of, of) {
+		*b = basis{of, policy.New(of, a.Allow, a.Fenced, a.Tunnels)}
+	}
+	return b.policy
+}
+
 // policyFor returns the policy that the reports ask for in a namespace, and what is refused of it.
 func (a *Agent) policyFor(reports []shoot.Report, s routes.State) (policy.Policy, []error) {
-	p := policy.New(a.memory.union(reports), a.Allow, a.Fenced, a.Tunnels)
+	p := a.basis(reports)
 	around := a.look(p, s)
 	lifelines := a.allLifelines()
 	if a.Lifelines == RefuseLifelines {

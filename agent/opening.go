@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/routefence/routefence/firewall"
@@ -22,6 +23,11 @@ type opening struct {
 }
 
 func (o opening) empty() bool { return o.to.Empty() && o.bound.Empty() }
+
+// holds reports whether a connection to a peer, of a socket that is bound to a link or to none (0), began there.
+func (o opening) holds(peer netip.Addr, link int) bool {
+	return o.to.Contains(peer) || slices.Contains(o.links, link) && o.bound.Contains(peer)
+}
 
 func (o opening) join(other opening) opening {
 	return opening{to: o.to.Union(other.to), bound: o.bound.Union(other.bound), links: append(o.links, other.links...)}
@@ -73,12 +79,7 @@ func (a *Agent) sever(o opening) {
 	if o.empty() {
 		return
 	}
-	ended, err := a.kernel.Connections.Sever(o.to)
-	if err == nil && !o.bound.Empty() && len(o.links) > 0 {
-		var more int
-		more, err = a.kernel.Connections.Sever(o.bound, o.links...)
-		ended += more
-	}
+	ended, err := a.kernel.Connections.Sever(o.holds)
 	a.memory.severed += uint64(ended)
 	if ended > 0 {
 		a.log.Info("ended connections to nodes that ran outside of the tunnel", zap.Int("connections", ended))

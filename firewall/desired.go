@@ -123,12 +123,20 @@ func newDesign(p policy.Policy, o Options, f policy.Family) design {
 	for _, t := range o.Translations {
 		from, to = append(from, t.From), append(to, t.To)
 	}
-	networks := ranges.Of(d.networks...)
-	d.from = ranges.Of(policy.Only(from, f)...).Intersect(networks).Prefixes()
-	d.to = ranges.Of(policy.Only(to, f)...).Minus(networks).Prefixes()
-	d.own = ranges.Of(policy.Only(o.Local, f)...).Intersect(networks).Prefixes()
+	d.from, d.own = within(d.networks, policy.Only(from, f)), within(d.networks, policy.Only(o.Local, f))
+	images := policy.Only(to, f)
+	d.to = ranges.Of(images...).Minus(ranges.Of(within(d.networks, images)...)).Prefixes()
 	d.fenced, d.exempt = interfaceNames(p, o.Links)
 	return d
+}
+
+// within returns what some prefixes have of the networks. The prefixes are asked one by one: they may be few and far between.
+func within(networks, prefixes []netip.Prefix) []netip.Prefix {
+	var out ranges.Set
+	for _, p := range prefixes {
+		out = out.Union(ranges.Of(ranges.Overlapping(networks, p)...).Intersect(ranges.Of(p)))
+	}
+	return out.Prefixes()
 }
 
 func (d design) fence(table, chain string, bases []string, rules []Rule) Fence {
@@ -247,19 +255,12 @@ func network(p netip.Prefix) Network {
 	return Network{Prefix: p}
 }
 
-// setMembers returns what a hash:net set must hold. It cannot hold /0, which two adjacent networks can amount to.
+// setMembers returns what a hash:net set must hold, sorted as the networks are. It cannot hold /0, which two adjacent networks can
+// amount to; that is then the only one of its family.
 func setMembers(networks []netip.Prefix) []netip.Prefix {
-	var out []netip.Prefix
-	for _, p := range networks {
-		if p.Bits() > 0 {
-			out = append(out, p)
-			continue
-		}
-		lower := netip.PrefixFrom(p.Addr(), 1)
-		upper := ranges.Of(p).Minus(ranges.Of(lower))
-		out = append(out, lower)
-		out = append(out, upper.Prefixes()...)
+	if len(networks) != 1 || networks[0].Bits() > 0 {
+		return networks
 	}
-	slices.SortFunc(out, netip.Prefix.Compare)
-	return out
+	lower := netip.PrefixFrom(networks[0].Addr(), 1)
+	return append([]netip.Prefix{lower}, ranges.Of(networks...).Minus(ranges.Of(lower)).Prefixes()...)
 }

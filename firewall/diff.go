@@ -93,15 +93,14 @@ func diffSets(want map[string][]netip.Prefix, have Snapshot) (grow, shrink []Cha
 	return grow, shrink
 }
 
-// missing returns the prefixes of a that are not in b.
+// missing returns the prefixes of a that are not in b. Both are sorted.
 func missing(a, b []netip.Prefix) []netip.Prefix {
-	in := make(map[netip.Prefix]bool, len(b))
-	for _, p := range b {
-		in[p] = true
-	}
 	var out []netip.Prefix
 	for _, p := range a {
-		if !in[p] {
+		for len(b) > 0 && b[0].Compare(p) < 0 {
+			b = b[1:]
+		}
+		if len(b) == 0 || b[0] != p {
 			out = append(out, p)
 		}
 	}

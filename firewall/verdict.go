@@ -36,7 +36,7 @@ func (s Snapshot) Passing(f policy.Family, out string, to ranges.Set) []Pass {
 	}
 	h := hooks{s, out, map[string]ranges.Set{}}
 	for name, members := range s.Sets {
-		h.sets[name] = ranges.Of(members...)
+		h.sets[name] = to.Near(members)
 	}
 	early := s.rerouted(f, to)
 	early = append(early, h.passing(Table{f, "filter"}, "OUTPUT", to.Minus(union(early)))...)
@@ -159,12 +159,14 @@ func (h hooks) walk(tables Tables, table Table, base string, to ranges.Set) []Pa
 // Translations returns the rewritings of node addresses in nat OUTPUT, of both backends.
 func (s Snapshot) Translations(p policy.Policy) []policy.Translation {
 	var out []policy.Translation
-	networks := ranges.Of(p.Networks...)
 	for _, f := range policy.Families {
 		for _, tables := range []Tables{s.Tables, s.Other} {
 			for _, r := range reachable(tables[Table{f, "nat"}], "OUTPUT") {
-				if r.To.IsValid() && r.aimsAt(networks) {
-					from := networks.Intersect(r.destinations(f))
+				if !r.To.IsValid() || !r.Dst.Prefix.IsValid() || r.Dst.Not {
+					continue
+				}
+				to := ranges.Of(r.Dst.Prefix)
+				if from := to.Intersect(to.Near(p.Networks)); r.aimsAt(from) {
 					out = append(out, r.translations(from)...)
 				}
 			}
@@ -173,12 +175,10 @@ func (s Snapshot) Translations(p policy.Policy) []policy.Translation {
 	return out
 }
 
-// aimsAt reports whether a rewriting is one of node networks and not one that happens to catch them: a mesh or a transparent
-// proxy redirects whatever goes to a port, and taking that for the way to the nodes would fence off the proxy.
+// aimsAt reports whether a rewriting of one prefix, some part of which is node networks, is one of node networks and not one that
+// happens to catch them: a mesh or a transparent proxy redirects whatever goes to a port, and taking that for the way to the nodes would
+// fence off the proxy.
 func (r Rule) aimsAt(networks ranges.Set) bool {
-	if !r.Dst.Prefix.IsValid() || r.Dst.Not {
-		return false
-	}
 	return r.Proto == "" || ranges.Of(r.Dst.Prefix).Minus(networks).Empty()
 }
 

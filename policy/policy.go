@@ -90,9 +90,9 @@ func New(networks, allow []netip.Prefix, fenced, tunnels Patterns) Policy {
 
 // Within returns the policy for that part of its networks that is in the set.
 func (p Policy) Within(s ranges.Set) Policy {
-	p.Networks = ranges.Of(p.Networks...).Intersect(s).Prefixes()
-	p.Allow = ranges.Of(p.Allow...).Intersect(s).Prefixes()
-	p.Replies = ranges.Of(p.Replies...).Intersect(s).Prefixes()
+	for _, list := range []*[]netip.Prefix{&p.Networks, &p.Allow, &p.Replies} {
+		*list = s.Near(*list).Intersect(s).Prefixes()
+	}
 	return p
 }
 

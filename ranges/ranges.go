@@ -7,6 +7,7 @@ package ranges
 import (
 	"net/netip"
 	"slices"
+	"sort"
 
 	"go4.org/netipx"
 )
@@ -23,6 +24,37 @@ func Of(prefixes ...netip.Prefix) Set {
 		all = append(all, netipx.RangeOfPrefix(p))
 	}
 	return normalise(all)
+}
+
+// Near is Of for those prefixes alone that reach into the span from the set's first address to its last: asked about one network of
+// ten thousand, nobody needs the others.
+func (s Set) Near(prefixes []netip.Prefix) Set {
+	if s.Empty() {
+		return nil
+	}
+	near := make(Set, 0, min(len(prefixes), len(s)))
+	for _, p := range prefixes {
+		if s.Spans(p) {
+			near = append(near, netipx.RangeOfPrefix(p))
+		}
+	}
+	return normalise(near)
+}
+
+// Spans reports whether some address of p lies between the set's first and its last.
+func (s Set) Spans(p netip.Prefix) bool {
+	return len(s) > 0 && !s[len(s)-1].To().Less(p.Masked().Addr()) && !netipx.PrefixLastIP(p).Less(s[0].From())
+}
+
+// Overlapping returns those prefixes of a sorted, disjoint list that have an address in common with p, as a part of the list itself.
+func Overlapping(list []netip.Prefix, p netip.Prefix) []netip.Prefix {
+	last := netipx.PrefixLastIP(p)
+	from := sort.Search(len(list), func(i int) bool { return !netipx.PrefixLastIP(list[i]).Less(p.Masked().Addr()) })
+	to := from
+	for to < len(list) && !last.Less(list[to].Addr()) {
+		to++
+	}
+	return list[from:to:to]
 }
 
 // Join returns the set of ranges that may be in any order, overlap or touch. It takes the slice over.
@@ -72,7 +104,7 @@ func (s Set) Union(t Set) Set {
 	switch {
 	case t.Empty():
 		return s
-	case s.Empty():
+	case s.Empty(), slices.Equal(s, t):
 		return t
 	}
 	return normalise(slices.Concat(s, t))
@@ -81,7 +113,7 @@ func (s Set) Union(t Set) Set {
 // Intersect returns the addresses that are in both s and t.
 func (s Set) Intersect(t Set) Set {
 	switch {
-	case t.covers(s):
+	case t.covers(s), slices.Equal(s, t): // as the members of an IP set are the networks asked about
 		return s
 	case s.covers(t):
 		return t
@@ -108,8 +140,11 @@ func (s Set) covers(t Set) bool {
 
 // Minus returns the addresses that are in s but not in t.
 func (s Set) Minus(t Set) Set {
-	if t.Empty() {
+	switch {
+	case t.Empty():
 		return s
+	case slices.Equal(s, t):
+		return nil
 	}
 	out := make(Set, 0, len(s))
 	j := 0

@@ -36,13 +36,17 @@ type Change struct {
 	Rule  Rule
 	Link  Link
 	Group uint32
-	// text is the object in ip's words, since a change is printed where no State is at hand to name its links.
+	// text is the object in ip's words, since a change is printed where no State is at hand to name its links. A route without links
+	// has none: there may be ten thousand, and nearly never does anybody ask.
 	text string
 }
 
 // Removes reports whether the change takes something away. Such changes come last and wait for all others to succeed, so
 // that no failure weakens what stands.
 func (c Change) Removes() bool { return c.Op == DelRoute || c.Op == DelRule || c.Op == ForgetGroup }
+
+// OfRoute reports whether the change is one of a route.
+func (c Change) OfRoute() bool { return c.Op == AddRoute || c.Op == ReplaceRoute || c.Op == DelRoute }
 
 // String returns the change as a command line for ip.
 func (c Change) String() string {
@@ -52,17 +56,33 @@ func (c Change) String() string {
 	case DelRule:
 		return "ip " + flag(c.Rule.Family) + " rule del pref " + c.text
 	case AddRoute:
-		return "ip " + flag(c.Route.Family) + " route add " + c.text
+		return "ip " + flag(c.Route.Family) + " route add " + c.route()
 	case ReplaceRoute:
-		return "ip " + flag(c.Route.Family) + " route replace " + c.text
+		return "ip " + flag(c.Route.Family) + " route replace " + c.route()
 	case DelRoute:
-		return "ip " + flag(c.Route.Family) + " route del " + c.text
+		return "ip " + flag(c.Route.Family) + " route del " + c.route()
 	case SaveGroup:
 		return fmt.Sprintf("ip link property add dev %s altname %s", word(c.Link.Name), SavedName(c.Group))
 	case ForgetGroup:
 		return fmt.Sprintf("ip link property del dev %s altname %s", word(c.Link.Name), SavedName(c.Group))
 	}
 	return fmt.Sprintf("ip link set dev %s group %d", word(c.Link.Name), c.Group)
+}
+
+func (c Change) route() string {
+	if c.text == "" {
+		return State{}.Describe(c.Route)
+	}
+	return c.text
+}
+
+// ofRoute returns a change of a route of this state, or of one that should be there.
+func (s State) ofRoute(op Op, r *Route) Change {
+	c := Change{Op: op, Route: *r}
+	if len(r.Hops) > 0 {
+		c.text = s.Describe(*r)
+	}
+	return c
 }
 
 // word quotes a link's name for a shell where it needs it: the kernel lets a link be called "$(reboot)".
@@ -89,15 +109,24 @@ const SavedPrefix = "routefence-group-"
 // SavedName returns the alternative name that stands for a former group.
 func SavedName(group uint32) string { return fmt.Sprintf("%s%d", SavedPrefix, group) }
 
-// compare orders routes of ours by all that tells two of them apart; equal ones are the same to the kernel and to us.
-func compare(a, b Route) int {
+// compare orders routes of ours by all that tells two of them apart; equal ones are the same to the kernel and to us. Each pass
+// compares ten thousand routes several times, and nearly always the first line that differs is the destination's.
+func compare(a, b *Route) int {
+	if c := cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.Table, b.Table)); c != 0 {
+		return c
+	}
+	if c := a.Dst.Compare(b.Dst); c != 0 {
+		return c
+	}
+	if c := cmp.Or(cmp.Compare(a.Metric, b.Metric), cmp.Compare(a.Type, b.Type)); c != 0 {
+		return c
+	}
 	one, other := a.hop(), b.hop()
-	return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.Table, b.Table), a.Dst.Compare(b.Dst), cmp.Compare(a.Metric, b.Metric),
-		cmp.Compare(a.Type, b.Type), a.Src.Compare(b.Src), cmp.Compare(one.Link, other.Link), one.Gateway.Compare(other.Gateway))
+	return cmp.Or(a.Src.Compare(b.Src), cmp.Compare(one.Link, other.Link), one.Gateway.Compare(other.Gateway))
 }
 
 // hop is where a unicast route leads. IPv6 hangs a blackhole off lo, IPv4 off nothing: there it means nothing.
-func (r Route) hop() Hop {
+func (r *Route) hop() Hop {
 	if r.Type == Unicast && len(r.Hops) > 0 {
 		return r.Hops[0]
 	}
@@ -105,11 +134,22 @@ func (r Route) hop() Hop {
 }
 
 // inOrder returns the routes in the order of compare, which the kernel's list of an IPv4 table has already.
-func inOrder(routes []Route) []Route {
+func inOrder(routes []*Route) []*Route {
 	if !slices.IsSortedFunc(routes, compare) {
 		slices.SortFunc(routes, compare)
 	}
 	return routes
+}
+
+// pointers returns those routes that are meant, in their order and without a copy.
+func pointers(routes []Route, meant func(*Route) bool) []*Route {
+	out := make([]*Route, 0, len(routes))
+	for i := range routes {
+		if meant(&routes[i]) {
+			out = append(out, &routes[i])
+		}
+	}
+	return out
 }
 
 // Diff returns the writes that turn what the kernel has into the fence, in a safe order: routes that no rule reaches
@@ -123,14 +163,8 @@ func Diff(want Fence, have State) []Change {
 }
 
 // routeChanges compares the wanted routes with those of ours that are there, in one sweep over both.
-func routeChanges(wanted []Route, have State) (adds, dels []Change) {
-	ours := make([]Route, 0, len(wanted))
-	for _, r := range have.Routes {
-		if r.Ours() {
-			ours = append(ours, r)
-		}
-	}
-	ours, wanted = inOrder(ours), inOrder(slices.Clone(wanted))
+func routeChanges(want []Route, have State) (adds, dels []Change) {
+	ours, wanted := inOrder(pointers(have.Routes, (*Route).Ours)), inOrder(pointers(want, func(*Route) bool { return true }))
 	for len(ours) > 0 || len(wanted) > 0 {
 		order := 0
 		switch {
@@ -143,9 +177,9 @@ func routeChanges(wanted []Route, have State) (adds, dels []Change) {
 		}
 		switch {
 		case order < 0:
-			adds = append(adds, Change{Op: AddRoute, Route: wanted[0], text: have.Describe(wanted[0])})
+			adds = append(adds, have.ofRoute(AddRoute, wanted[0]))
 		case order > 0:
-			dels = append(dels, Change{Op: DelRoute, Route: ours[0], text: have.Describe(ours[0])})
+			dels = append(dels, have.ofRoute(DelRoute, ours[0]))
 		}
 		if order <= 0 {
 			wanted = wanted[1:]
@@ -242,10 +276,8 @@ func ruleChanges(want, have []Rule) (adds, dels []Change) {
 // per family, then what only they used.
 func Remove(have State) []Change {
 	_, out := ruleChanges(nil, have.Rules)
-	for _, r := range have.Routes {
-		if r.Ours() {
-			out = append(out, Change{Op: DelRoute, Route: r, text: have.Describe(r)})
-		}
+	for _, r := range pointers(have.Routes, (*Route).Ours) {
+		out = append(out, have.ofRoute(DelRoute, r))
 	}
 	for _, l := range have.Links {
 		if l.Group == Group || l.Saved != nil {

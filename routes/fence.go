@@ -50,7 +50,7 @@ func Desired(p policy.Policy, translations []policy.Translation, s State) Fence 
 		}
 		sink := s.sink(f.Grouped, family)
 		f.Rules = append(f.Rules, rulesOf(family)...)
-		f.Routes = append(f.Routes, routesOf(family, networks, policy.Only(p.Allow, family))...)
+		f.Routes = appendRoutes(f.Routes, family, networks, policy.Only(p.Allow, family))
 		f.Routes = append(f.Routes, translated(networks, policy.Only(p.Allow, family), translations, sink)...)
 		f.answer(p, family, sink, s)
 	}
@@ -65,8 +65,8 @@ func rulesOf(family policy.Family) []Rule {
 	}
 }
 
-func routesOf(family policy.Family, networks, allow []netip.Prefix) []Route {
-	out := make([]Route, 0, len(networks)+len(allow))
+func appendRoutes(out []Route, family policy.Family, networks, allow []netip.Prefix) []Route {
+	out = slices.Grow(out, len(networks)+len(allow))
 	for _, n := range networks {
 		out = append(out, Route{Family: family, Table: Table, Dst: n, Type: Blackhole, Metric: MetricBlackhole, Protocol: Protocol})
 	}
@@ -85,6 +85,9 @@ func translated(networks, allow []netip.Prefix, translations []policy.Translatio
 			from, to = append(from, t.From), append(to, t.To)
 		}
 	}
+	if len(from) == 0 {
+		return nil
+	}
 	var out []Route
 	// The sets also fold what several translations share. Where a whole part is allowed, its throw has the sink's place.
 	for _, part := range ranges.Of(networks...).Intersect(ranges.Of(from...)).Prefixes() {
@@ -102,7 +105,7 @@ func translated(networks, allow []netip.Prefix, translations []policy.Translatio
 
 // appendNew appends r unless a route with its key is there: an answered network may be translated as well.
 func appendNew(routes []Route, r Route) []Route {
-	if slices.ContainsFunc(routes, func(o Route) bool { return compare(o, r) == 0 }) {
+	if slices.ContainsFunc(routes, func(o Route) bool { return compare(&o, &r) == 0 }) {
 		return routes
 	}
 	return append(routes, r)

@@ -52,9 +52,9 @@ func meddle(t *rapid.T, s State) State {
 
 // same reports whether two states have the same routes, rules and links, in whatever order routes are.
 func same(a, b State) bool {
-	byAll := func(x, y Route) int { return compare(x, y) }
+	byAll := func(x, y Route) int { return compare(&x, &y) }
 	a.Routes, b.Routes = slices.SortedStableFunc(slices.Values(a.Routes), byAll), slices.SortedStableFunc(slices.Values(b.Routes), byAll)
-	equalRoutes := slices.EqualFunc(a.Routes, b.Routes, func(x, y Route) bool { return x.Table == y.Table && compare(x, y) == 0 })
+	equalRoutes := slices.EqualFunc(a.Routes, b.Routes, func(x, y Route) bool { return x.Table == y.Table && compare(&x, &y) == 0 })
 	equalLinks := slices.EqualFunc(a.Links, b.Links, func(x, y Link) bool { return x.Group == y.Group && (x.Saved == nil) == (y.Saved == nil) })
 	return equalRoutes && equalLinks && slices.Equal(a.Rules, b.Rules)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"sort"
 
 	"github.com/routefence/routefence/policy"
 	"github.com/routefence/routefence/ranges"
@@ -31,21 +30,27 @@ type hit struct {
 	routes []*Route
 }
 
-// newFib sorts the routes of a table. A route whose next hops are all dead is not there for a look-up.
-func newFib(s State, family policy.Family, table uint32) *fib {
+// newFib sorts the routes of a table, as far as they can matter for the addresses of to. A route whose next hops are all dead is not
+// there for a look-up.
+func newFib(s State, family policy.Family, table uint32, to ranges.Set) *fib {
 	var f fib
-	sorted := make([]*Route, 0, len(s.Routes))
+	var sorted []*Route
 	for i := range s.Routes {
 		r := &s.Routes[i]
 		switch {
-		case r.Family != family || r.Table != table || r.dead():
+		case r.Family != family || r.Table != table || r.dead() || !to.Spans(r.Dst):
 		case r.TOS != 0 || r.From.IsValid() && r.From.Bits() > 0:
 			f.special = append(f.special, r)
 		default:
 			sorted = append(sorted, r)
 		}
 	}
-	byDst := func(a, b *Route) int { return cmp.Or(a.Dst.Compare(b.Dst), cmp.Compare(a.Metric, b.Metric)) }
+	byDst := func(a, b *Route) int {
+		if c := a.Dst.Compare(b.Dst); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.Metric, b.Metric)
+	}
 	if !slices.IsSortedFunc(sorted, byDst) { // the kernel lists IPv4 tables in order
 		slices.SortStableFunc(sorted, byDst)
 	}
@@ -53,14 +58,14 @@ func newFib(s State, family policy.Family, table uint32) *fib {
 	return &f
 }
 
-func (r Route) dead() bool {
+func (r *Route) dead() bool {
 	return len(r.Hops) > 0 && !slices.ContainsFunc(r.Hops, func(h Hop) bool { return !h.Dead })
 }
 
 // cut sweeps over routes in the order of their prefixes, which nest or are disjoint, and returns the ranges in which each
 // prefix is the longest. Of the routes to one prefix those with the lowest metric count.
 func cut(sorted []*Route) []segment {
-	out := make([]segment, 0, 2*len(sorted))
+	out := make([]segment, 0, len(sorted))
 	var open [][]*Route
 	var next netip.Addr // the first address not yet given to a segment
 	emit := func(to netip.Addr, routes []*Route) {
@@ -82,7 +87,7 @@ func cut(sorted []*Route) []segment {
 			}
 		}
 		dst := sorted[0].Dst
-		for len(open) > 0 && !open[len(open)-1][0].Dst.Overlaps(dst) {
+		for len(open) > 0 && !open[len(open)-1][0].Dst.Contains(dst.Addr()) {
 			closeTop()
 		}
 		if len(open) > 0 && next.Less(dst.Addr()) {
@@ -102,7 +107,6 @@ func cut(sorted []*Route) []segment {
 func (f *fib) lookup(to ranges.Set) []hit {
 	found := map[*Route]int{}
 	var hits []hit
-	covered := make(ranges.Set, 0, len(to))
 	add := func(r netipx.IPRange, routes []*Route) {
 		key := routes[0]
 		if key.Ours() && key.Type == Blackhole {
@@ -113,22 +117,37 @@ func (f *fib) lookup(to ranges.Set) []hit {
 			i = len(hits)
 			found[key] = i
 			hits = append(hits, hit{routes: routes})
+			if key == nil {
+				hits[i].to = make(ranges.Set, 0, len(to))
+			}
 		}
 		hits[i].to = append(hits[i].to, r)
-		covered = append(covered, r)
 	}
+	var rest []netipx.IPRange // what no route matches
+	i := 0
 	for _, want := range to {
-		i := sort.Search(len(f.segments), func(i int) bool { return !f.segments[i].To().Less(want.From()) })
-		for ; i < len(f.segments) && !want.To().Less(f.segments[i].From()); i++ {
-			seg := f.segments[i]
-			add(overlap(want, seg.IPRange), seg.routes)
+		for i < len(f.segments) && f.segments[i].To().Less(want.From()) {
+			i++
+		}
+		next, done := want.From(), false
+		for j := i; !done && j < len(f.segments) && !want.To().Less(f.segments[j].From()); j++ {
+			part := overlap(want, f.segments[j].IPRange)
+			if next.Less(part.From()) {
+				rest = append(rest, netipx.IPRangeFrom(next, part.From().Prev()))
+			}
+			add(part, f.segments[j].routes)
+			done = part.To() == want.To()
+			next = part.To().Next()
+		}
+		if !done {
+			rest = append(rest, netipx.IPRangeFrom(next, want.To()))
 		}
 	}
 	for i := range hits {
 		hits[i].to = ranges.Join(hits[i].to)
 	}
-	if rest := to.Minus(ranges.Join(covered)); !rest.Empty() {
-		hits = append(hits, hit{to: rest})
+	if len(rest) > 0 {
+		hits = append(hits, hit{to: ranges.Join(rest)})
 	}
 	return hits
 }

@@ -20,7 +20,7 @@ func (s State) apply(c Change) State {
 		})
 		s.Routes = append(s.Routes, c.Route)
 	case DelRoute:
-		s.Routes = slices.DeleteFunc(s.Routes, func(r Route) bool { return r.Table == c.Route.Table && compare(r, c.Route) == 0 })
+		s.Routes = slices.DeleteFunc(s.Routes, func(r Route) bool { return r.Table == c.Route.Table && compare(&r, &c.Route) == 0 })
 	case AddRule:
 		s.Rules = append(s.Rules, c.Rule)
 		slices.SortStableFunc(s.Rules, func(a, b Rule) int { return int(a.Priority) - int(b.Priority) })

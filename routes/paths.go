@@ -46,7 +46,7 @@ type Shadow struct {
 // Paths returns where routing sends packets for the addresses of to, as rules, tables and links stand. The sets of
 // paths without Only cover to exactly, once for every next hop; paths with Only come on top.
 func (s State) Paths(f policy.Family, to ranges.Set) ([]Path, []Shadow) {
-	w := walk{s: s, family: f, fibs: map[uint32]*fib{}}
+	w := walk{s: s, family: f, to: to, fibs: map[uint32]*fib{}}
 	for _, r := range s.Rules {
 		if r.Family == f {
 			w.rules = append(w.rules, r)
@@ -60,6 +60,7 @@ func (s State) Paths(f policy.Family, to ranges.Set) ([]Path, []Shadow) {
 type walk struct {
 	s       State
 	family  policy.Family
+	to      ranges.Set // all that is asked about
 	rules   []Rule
 	fibs    map[uint32]*fib
 	paths   []Path
@@ -136,7 +137,7 @@ func (w *walk) jump(r Rule, match ranges.Set, only string) ranges.Set {
 func (w *walk) lookup(r Rule, match ranges.Set, only string) ranges.Set {
 	f := w.fibs[r.Table]
 	if f == nil {
-		f = newFib(w.s, w.family, r.Table)
+		f = newFib(w.s, w.family, r.Table, w.to)
 		w.fibs[r.Table] = f
 	}
 	for _, special := range f.special {

@@ -144,7 +144,7 @@ type Hop struct {
 }
 
 // Ours reports whether the route is one that this program adds.
-func (r Route) Ours() bool {
+func (r *Route) Ours() bool {
 	return (r.Table == Table || r.Table == TableReplies) && r.Protocol == Protocol
 }
 

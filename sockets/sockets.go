@@ -10,9 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
-	"github.com/routefence/routefence/ranges"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -58,13 +56,13 @@ func (r *request) Serialize() []byte {
 	return append(b, r.id[:]...)
 }
 
-// Sever ends the connections to the addresses of to and returns how many. With links it ends only those of sockets that
-// are bound to one of these interfaces.
-func (k *Kernel) Sever(to ranges.Set, links ...int) (int, error) {
+// Sever ends the connections that are meant and returns how many. It is told the address of their peer, and the interface that the
+// socket is bound to, or 0. Listing sockets costs the most, as the kernel walks over the tables of all namespaces: it is done once.
+func (k *Kernel) Sever(meant func(peer netip.Addr, link int) bool) (int, error) {
 	var ended int
 	var errs []error
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		found, err := k.find(family, to, links)
+		found, err := k.find(family, meant)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("list TCP sockets: %w", err))
 			continue
@@ -84,15 +82,14 @@ func (k *Kernel) Sever(to ranges.Set, links ...int) (int, error) {
 	return ended, errors.Join(errs...)
 }
 
-func (k *Kernel) find(family uint8, to ranges.Set, links []int) ([]*request, error) {
+func (k *Kernel) find(family uint8, meant func(netip.Addr, int) bool) ([]*request, error) {
 	var out []*request
 	err := k.execute(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP, &request{family: family}, func(m []byte) bool {
 		if len(m) < idOffset+idSize || m[1] == stateListen {
 			return true
 		}
 		id := m[idOffset : idOffset+idSize]
-		link := int(binary.NativeEndian.Uint32(id[linkPart:]))
-		if to.Contains(remote(m[0], id)) && (len(links) == 0 || slices.Contains(links, link)) {
+		if meant(remote(m[0], id), int(binary.NativeEndian.Uint32(id[linkPart:]))) {
 			r := &request{family: m[0]}
 			copy(r.id[:], id)
 			out = append(out, r)

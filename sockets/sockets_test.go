@@ -26,10 +26,11 @@ func TestSever(t *testing.T) {
 		ends[peer] = connect(t, netip.MustParseAddr(peer))
 	}
 	to := ranges.Of(netip.MustParsePrefix("10.250.0.0/16"), netip.MustParsePrefix("fd00:250::/48"))
-	if n, err := k.Sever(to, 77); n != 0 || err != nil {
+	meant := func(peer netip.Addr, _ int) bool { return to.Contains(peer) }
+	if n, err := k.Sever(func(peer netip.Addr, link int) bool { return meant(peer, link) && link == 77 }); n != 0 || err != nil {
 		t.Errorf("bound to another interface: severed %d, %v", n, err)
 	}
-	n, err := k.Sever(to)
+	n, err := k.Sever(meant)
 	if err != nil || n != 3 {
 		t.Errorf("severed %d connections (%v), want 3", n, err)
 	}
@@ -39,7 +40,7 @@ func TestSever(t *testing.T) {
 			t.Errorf("%s: write says %v", peer, err)
 		}
 	}
-	if n, err := k.Sever(to); n != 0 || err != nil {
+	if n, err := k.Sever(meant); n != 0 || err != nil {
 		t.Errorf("again: severed %d, %v", n, err)
 	}
 }

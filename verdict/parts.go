@@ -2,7 +2,7 @@ package verdict
 
 import (
 	"net/netip"
-	"sort"
+	"slices"
 
 	"github.com/routefence/routefence/policy"
 	"github.com/routefence/routefence/ranges"
@@ -13,20 +13,34 @@ import (
 // networks under one blackhole cost ten thousand steps, not their square.
 func split(networks []netip.Prefix, aspects []aspect) [][]aspect {
 	out := make([][]aspect, len(networks))
+	// Most pieces are one range of one aspect: parts of two long lists are cheaper than as many short ones.
+	var ranged []netipx.IPRange
+	var single []aspect
 	for _, a := range aspects {
-		last := -1
+		// An aspect has about as many pieces as ranges, or as networks if it has few.
+		ranged, single = slices.Grow(ranged, len(a.to)), slices.Grow(single, len(a.to))
+		i, last := 0, -1
 		for _, r := range a.to {
-			i := sort.Search(len(networks), func(i int) bool { return !netipx.PrefixLastIP(networks[i]).Less(r.From()) })
-			for ; i < len(networks) && !r.To().Less(networks[i].Addr()); i++ {
-				if i != last {
-					piece := a
-					piece.to = ranges.Set{clip(r, networks[i])}
-					out[i] = append(out[i], piece)
-					last = i
+			for i < len(networks) && netipx.PrefixLastIP(networks[i]).Less(r.From()) {
+				i++
+			}
+			for j := i; j < len(networks) && !r.To().Less(networks[j].Addr()); j++ {
+				part := clip(r, networks[j])
+				if j == last {
+					p := &out[j][len(out[j])-1]
+					p.to = append(p.to, part)
 					continue
 				}
-				p := &out[i][len(out[i])-1]
-				p.to = append(p.to, clip(r, networks[i]))
+				last = j
+				ranged = append(ranged, part)
+				piece := a
+				piece.to = ranges.Set(ranged[len(ranged)-1 : len(ranged) : len(ranged)])
+				if len(out[j]) > 0 {
+					out[j] = append(out[j], piece)
+					continue
+				}
+				single = append(single, piece)
+				out[j] = single[len(single)-1 : len(single) : len(single)]
 			}
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -192,33 +194,26 @@ func attributes(message []byte) map[uint16][]byte {
 	return nested(message[nl.SizeofNfgenmsg:])
 }
 
+// nested returns the attributes in data by their kind.
 func nested(data []byte) map[uint16][]byte {
-	out := map[uint16][]byte{}
-	for _, a := range split(data) {
-		out[a.kind] = a.value
-	}
-	return out
+	return maps.Collect(split(data))
 }
 
-type attribute struct {
-	kind  uint16
-	value []byte
-}
-
-// split cuts a run of attributes. Flags of the type, such as the one for network byte order, are taken off.
-func split(data []byte) []attribute {
-	var out []attribute
-	native := nl.NativeEndian()
-	for len(data) >= unix.SizeofRtAttr {
-		length := int(native.Uint16(data))
-		if length < unix.SizeofRtAttr || length > len(data) {
-			break
+// split goes over the attributes in data. Flags of the type, such as the one for network byte order, are taken off.
+func split(data []byte) iter.Seq2[uint16, []byte] {
+	return func(yield func(kind uint16, value []byte) bool) {
+		native := nl.NativeEndian()
+		for len(data) >= unix.SizeofRtAttr {
+			length := int(native.Uint16(data))
+			if length < unix.SizeofRtAttr || length > len(data) {
+				return
+			}
+			if !yield(native.Uint16(data[2:])&nl.NLA_TYPE_MASK, data[unix.SizeofRtAttr:length]) {
+				return
+			}
+			data = data[min(len(data), (length+unix.RTA_ALIGNTO-1)&^(unix.RTA_ALIGNTO-1)):]
 		}
-		kind := native.Uint16(data[2:]) & nl.NLA_TYPE_MASK
-		out = append(out, attribute{kind, data[unix.SizeofRtAttr:length]})
-		data = data[min(len(data), (length+unix.RTA_ALIGNTO-1)&^(unix.RTA_ALIGNTO-1)):]
 	}
-	return out
 }
 
 func text(value []byte) string { return strings.TrimRight(string(value), "\x00") }

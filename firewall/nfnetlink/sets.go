@@ -1,11 +1,12 @@
 package nfnetlink
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -46,7 +47,7 @@ func parseSet(messages [][]byte) (ours []netip.Prefix, found bool) {
 		if kind, first := a[nl.IPSET_ATTR_TYPENAME]; first && text(kind) != setType {
 			return nil, false
 		}
-		ours = append(ours, members(a[nl.IPSET_ATTR_ADT])...)
+		ours = appendMembers(ours, a[nl.IPSET_ATTR_ADT])
 	}
 	slices.SortFunc(ours, netip.Prefix.Compare)
 	return ours, len(messages) > 0
@@ -61,27 +62,35 @@ func listSet(name string) ([][]byte, error) {
 	return r.Execute(unix.NETLINK_NETFILTER, 0)
 }
 
-func members(data []byte) []netip.Prefix {
-	var out []netip.Prefix
-	for _, entry := range split(data) {
-		a := nested(entry.value)
-		flags := a[nl.IPSET_ATTR_CADT_FLAGS]
-		if len(flags) == 4 && flags[3]&nl.IPSET_FLAG_NOMATCH != 0 {
-			continue
-		}
-		for _, address := range nested(a[nl.IPSET_ATTR_IP]) {
-			addr, ok := netip.AddrFromSlice(address)
-			if !ok {
-				continue
-			}
-			bits := addr.BitLen()
-			if cidr := a[nl.IPSET_ATTR_CIDR]; len(cidr) == 1 {
-				bits = int(cidr[0])
-			}
-			out = append(out, netip.PrefixFrom(addr, bits))
+// appendMembers adds the members that a list of entries holds. There may be ten thousand: nothing is allocated for one.
+func appendMembers(out []netip.Prefix, entries []byte) []netip.Prefix {
+	for _, entry := range split(entries) {
+		if p, ok := member(entry); ok {
+			out = append(out, p)
 		}
 	}
 	return out
+}
+
+func member(entry []byte) (p netip.Prefix, ok bool) {
+	var addr netip.Addr
+	bits := -1
+	for kind, value := range split(entry) {
+		switch {
+		case kind == nl.IPSET_ATTR_CADT_FLAGS && len(value) == 4 && value[3]&nl.IPSET_FLAG_NOMATCH != 0:
+			return p, false
+		case kind == nl.IPSET_ATTR_IP:
+			for _, address := range split(value) {
+				addr, ok = netip.AddrFromSlice(address)
+			}
+		case kind == nl.IPSET_ATTR_CIDR && len(value) == 1:
+			bits = int(value[0])
+		}
+	}
+	if bits < 0 {
+		bits = addr.BitLen()
+	}
+	return netip.PrefixFrom(addr, bits), ok
 }
 
 func updateSet(c firewall.SetUpdate) error {
@@ -91,27 +100,68 @@ func updateSet(c firewall.SetUpdate) error {
 			return failed("create IP set "+c.Name+" (if one of another type has this name, destroy it)", err)
 		}
 	}
-	h, err := netlink.NewHandle(unix.NETLINK_NETFILTER)
-	if err != nil {
-		return failed("open netlink for IP set "+c.Name, err)
+	if err := changeMembers(nl.IPSET_CMD_ADD, c.Name, c.Add); err != nil {
+		return err
 	}
-	defer h.Close()
-	for _, p := range c.Add {
-		if err := h.IpsetAdd(c.Name, entry(p)); err != nil {
-			return failed(fmt.Sprintf("add %s to IP set %s", p, c.Name), err)
+	return changeMembers(nl.IPSET_CMD_DEL, c.Name, c.Delete)
+}
+
+// batchSize is how many members one message carries. Their list is one attribute, which holds 64 KiB; a member takes up to 40 bytes.
+const batchSize = 1000
+
+// changeMembers adds or deletes members. Adding one that is there, or deleting one that is not, is no error.
+func changeMembers(command int, set string, members []netip.Prefix) error {
+	for chunk := range slices.Chunk(members, batchSize) {
+		if changeMany(command, set, chunk) == nil {
+			continue
 		}
-	}
-	for _, p := range c.Delete {
-		if err := h.IpsetDel(c.Name, entry(p)); err != nil {
-			return failed(fmt.Sprintf("delete %s from IP set %s", p, c.Name), err)
+		// Which of them the kernel does not take, it tells in a way that is easy to read only of one.
+		for i := range chunk {
+			if err := changeMany(command, set, chunk[i:i+1]); err != nil {
+				verb := map[int]string{nl.IPSET_CMD_ADD: "add %s to", nl.IPSET_CMD_DEL: "delete %s from"}[command]
+				return failed(fmt.Sprintf(verb+" IP set %s", chunk[i], set), err)
+			}
 		}
 	}
 	return nil
 }
 
-// entry asks for a member in a way that succeeds if it is there, or gone, already.
-func entry(p netip.Prefix) *netlink.IPSetEntry {
-	return &netlink.IPSetEntry{IP: net.IP(p.Addr().AsSlice()), CIDR: uint8(p.Bits()), Replace: true}
+// changeMany sends one message for many members.
+func changeMany(command int, set string, members []netip.Prefix) error {
+	const nested, bigEndian = unix.NLA_F_NESTED, unix.NLA_F_NET_BYTEORDER
+	var list []byte
+	for _, p := range members {
+		kind := uint16(nl.IPSET_ATTR_IPADDR_IPV4)
+		if p.Addr().Is6() {
+			kind = nl.IPSET_ATTR_IPADDR_IPV6
+		}
+		addr := appendAttribute(nil, kind|bigEndian, p.Addr().AsSlice())
+		entry := appendAttribute(appendAttribute(nil, nl.IPSET_ATTR_IP|nested, addr), nl.IPSET_ATTR_CIDR, []byte{byte(p.Bits())})
+		list = appendAttribute(list, nl.IPSET_ATTR_DATA|nested, entry)
+	}
+	r := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_IPSET<<8|command, unix.NLM_F_ACK)
+	r.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: nl.NFNETLINK_V0})
+	r.AddData(nl.NewRtAttr(nl.IPSET_ATTR_PROTOCOL, nl.Uint8Attr(nl.IPSET_PROTOCOL)))
+	r.AddData(nl.NewRtAttr(nl.IPSET_ATTR_SETNAME, nl.ZeroTerminated(set)))
+	r.AddData(nl.NewRtAttr(nl.IPSET_ATTR_LINENO|bigEndian, make([]byte, 4))) // a list must come with one
+	r.AddData(nl.NewRtAttr(nl.IPSET_ATTR_ADT|nested, list))
+	_, err := r.Execute(unix.NETLINK_NETFILTER, 0)
+	var errno syscall.Errno
+	if errors.As(err, &errno) && errno >= nl.IPSET_ERR_PRIVATE {
+		return nl.IPSetError(errno)
+	}
+	return err
+}
+
+// appendAttribute adds an attribute, padded to whole words.
+func appendAttribute(out []byte, kind uint16, value []byte) []byte {
+	out = binary.NativeEndian.AppendUint16(out, uint16(unix.SizeofRtAttr+len(value)))
+	out = binary.NativeEndian.AppendUint16(out, kind)
+	out = append(out, value...)
+	for len(out)%unix.RTA_ALIGNTO != 0 {
+		out = append(out, 0)
+	}
+	return out
 }
 
 func destroySet(c firewall.SetDestroy) error {

@@ -112,21 +112,38 @@ func savedGroup(altNames []string) *uint32 {
 	return nil
 }
 
-// Apply makes the changes in their order. What is gone already is no error: another process of ours may be at it. When a change fails the others are still tried, except that nothing is removed after something could not be
-// added: no error weakens what stands.
+// Apply makes the changes in their order. What is gone already is no error: another process of ours may be at it. When a change
+// fails the others are still tried, except that nothing is removed after something could not be added: no error weakens what stands.
 func (k *Kernel) Apply(changes []routes.Change) error {
 	var errs []error
 	added := true
-	for _, c := range changes {
-		if c.Removes() && !added {
-			break
+	for len(changes) > 0 && (added || !changes[0].Removes()) {
+		now := leading(changes)
+		for i, err := range k.make(now) {
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w%s", now[i], err, hint(err)))
+				added = added && now[i].Removes()
+			}
 		}
-		if err := k.apply(c); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w%s", c, err, hint(err)))
-			added = added && c.Removes()
-		}
+		changes = changes[len(now):]
 	}
 	return joinFew(errs)
+}
+
+// leading returns the changes at the head of a list that can be made at once: some routes that all come or all go, or else one.
+func leading(changes []routes.Change) []routes.Change {
+	n := 0
+	for n < len(changes) && n < batchSize && changes[n].OfRoute() && changes[n].Removes() == changes[0].Removes() {
+		n++
+	}
+	return changes[:max(1, n)]
+}
+
+func (k *Kernel) make(changes []routes.Change) []error {
+	if changes[0].OfRoute() {
+		return k.batch(changes)
+	}
+	return []error{k.apply(changes[0])}
 }
 
 // joinFew keeps a message readable when ten thousand changes fail for one reason.
@@ -152,13 +169,6 @@ func hint(err error) string {
 
 func (k *Kernel) apply(c routes.Change) error {
 	switch c.Op {
-	case routes.AddRoute:
-		// No exception for EEXIST: the list had no such route of ours, so its place is taken by a foreign one, which stays.
-		return k.handle.RouteAdd(toRoute(c.Route))
-	case routes.ReplaceRoute:
-		return k.handle.RouteReplace(toRoute(c.Route))
-	case routes.DelRoute:
-		return unless(unix.ESRCH, k.handle.RouteDel(toRoute(c.Route)))
 	case routes.AddRule:
 		return unless(unix.EEXIST, k.handle.RuleAdd(toRule(c.Rule)))
 	case routes.DelRule:
@@ -182,25 +192,6 @@ func unless(done unix.Errno, err error) error {
 		return nil
 	}
 	return err
-}
-
-func toRoute(r routes.Route) *netlink.Route {
-	out := &netlink.Route{
-		Family: familyNumber(r.Family), Table: int(r.Table), Type: int(r.Type), Priority: int(r.Metric),
-		Protocol: netlink.RouteProtocol(r.Protocol), Dst: toIPNet(r.Dst), Scope: netlink.SCOPE_UNIVERSE,
-	}
-	if r.Type == routes.Unicast && len(r.Hops) > 0 {
-		out.LinkIndex = r.Hops[0].Link
-		out.Scope = netlink.SCOPE_LINK
-		if r.Src.IsValid() {
-			out.Src = r.Src.AsSlice()
-		}
-		if gateway := r.Hops[0].Gateway; gateway.IsValid() {
-			// The gateway of a pod is often on no network of its own (Calico's 169.254.1.1): the kernel is not to look for one.
-			out.Gw, out.Scope, out.Flags = gateway.AsSlice(), netlink.SCOPE_UNIVERSE, int(netlink.FLAG_ONLINK)
-		}
-	}
-	return out
 }
 
 func toRule(r routes.Rule) *netlink.Rule {
