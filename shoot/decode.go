@@ -55,7 +55,17 @@ var key = regexp.MustCompile(`(?m)^[ \t]*(- +)*["']?[A-Za-z_][\w./-]*["']?[ \t]*
 // read as a list it would hand the pod and service networks to the fence.
 func isList(text string) bool {
 	text = said(text)
-	return !strings.ContainsAny(text[:1], "{}[]\"'-|>%&*!") && !key.MatchString(text)
+	return !strings.ContainsAny(text[:1], "{}[]\"'-|>%&*!") && !(colonEndsWord(text) && key.MatchString(text))
+}
+
+// colonEndsWord spares a list the expression, which takes as long as reading ten thousand networks.
+func colonEndsWord(text string) bool {
+	for _, after := range []string{" ", "\t", "\r", "\n"} {
+		if strings.Contains(text, ":"+after) {
+			return true
+		}
+	}
+	return strings.HasSuffix(text, ":")
 }
 
 // said is the text without comments and without the blanks around it.
