@@ -91,6 +91,20 @@ func TestSetAgainstModel(t *testing.T) {
 		if got, want := b.Overlaps(probe), slices.ContainsFunc(bs, probe.Overlaps); got != want {
 			t.Fatalf("%v overlaps %v: %v", b, probe, got)
 		}
+		// Near may leave out what is outside of the span, and must leave out nothing inside.
+		if near := b.Near(as); !slices.Equal(near.Intersect(b), a.Intersect(b)) || !near.Minus(a).Empty() {
+			t.Fatalf("of %v near %v: %v", as, b, near)
+		}
+		canonical := a.Prefixes()
+		var overlapping []netip.Prefix
+		for _, p := range canonical {
+			if p.Overlaps(probe) {
+				overlapping = append(overlapping, p)
+			}
+		}
+		if got := ranges.Overlapping(canonical, probe); !slices.Equal(got, overlapping) {
+			t.Fatalf("of %v, %v overlap %v", canonical, got, probe)
+		}
 		// Last, so that it also sees an operation that changed its operands.
 		check(t, "a", a, func(x netip.Addr) bool { return ma[x] })
 		check(t, "b", b, func(x netip.Addr) bool { return mb[x] })

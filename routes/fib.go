@@ -103,8 +103,30 @@ func cut(sorted []*Route) []segment {
 	return out
 }
 
+// one is the answer where nothing divides the addresses of to: none or one of the segments, such as that of the default route, reaches
+// from the first of them to the last.
+func (f *fib) one(to ranges.Set) (hit, bool) {
+	if to.Empty() {
+		return hit{}, false
+	}
+	first, last := to[0].From(), to[len(to)-1].To()
+	for _, seg := range f.segments {
+		switch {
+		case seg.To().Less(first):
+		case last.Less(seg.From()):
+			return hit{to: to}, true
+		default:
+			return hit{to, seg.routes}, !first.Less(seg.From()) && !seg.To().Less(last)
+		}
+	}
+	return hit{to: to}, true
+}
+
 // lookup returns which routes win for the addresses of to. The sets of the answer cover to exactly.
 func (f *fib) lookup(to ranges.Set) []hit {
+	if all, ok := f.one(to); ok {
+		return []hit{all}
+	}
 	found := map[*Route]int{}
 	var hits []hit
 	add := func(r netipx.IPRange, routes []*Route) {

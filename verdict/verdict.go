@@ -59,11 +59,11 @@ type Network struct {
 
 // Of returns the verdict on every network of the policy.
 func Of(p policy.Policy, translations []policy.Translation, r routes.State, f firewall.Snapshot) []Network {
-	var out []Network
+	out := make([]Network, 0, len(p.Networks))
 	for _, family := range policy.Families {
 		if networks := policy.Only(p.Networks, family); len(networks) > 0 {
 			j := join{policy: p, family: family, routes: r, firewall: f, fenced: r.Fenced(p)}
-			out = append(out, j.networks(networks, translations)...)
+			out = j.append(out, networks, translations)
 		}
 	}
 	return out
@@ -104,23 +104,25 @@ type join struct {
 	fenced   []routes.Link
 }
 
-func (j join) networks(networks []netip.Prefix, translations []policy.Translation) []Network {
+// append adds the verdicts on the networks of the family.
+func (j join) append(out []Network, networks []netip.Prefix, translations []policy.Translation) []Network {
 	allowed := ranges.Of(policy.Only(j.policy.Allow, j.family)...)
 	all := ranges.Of(networks...).Minus(allowed)
 	aspects := append(j.aspects(all), j.allowed(allowed)...)
 	aspects = j.translate(aspects, all, translations)
 
-	out := make([]Network, len(networks))
+	first := len(out)
 	pieces := split(networks, aspects)
 	for i, n := range networks {
-		out[i] = summarise(n, pieces[i])
+		v := summarise(n, pieces[i])
 		for _, t := range translations {
 			if t.From.Overlaps(n) {
-				out[i].TranslatedTo = append(out[i].TranslatedTo, image(n, t))
+				v.TranslatedTo = append(v.TranslatedTo, image(n, t))
 			}
 		}
+		out = append(out, v)
 	}
-	j.unstopped(out, networks, all)
+	j.unstopped(out[first:], networks, all)
 	return out
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"github.com/routefence/routefence/agent"
@@ -98,8 +97,6 @@ func (c agentConfig) sources() []agent.Source {
 
 func runAgent(ctx context.Context, c agentConfig) error {
 	defer func() { _ = c.log.Sync() }() // stderr may be a pipe that cannot sync
-	// The agent is idle nearly always and shares a small memory limit with nobody: trade CPU for space.
-	debug.SetGCPercent(50)
 	a, err := assemble(c)
 	if err != nil {
 		return err

@@ -42,6 +42,11 @@ func (Conn) Sets() (map[string][]netip.Prefix, error) {
 
 // parseSet reads the messages of one set. Only the first of them names its type.
 func parseSet(messages [][]byte) (ours []netip.Prefix, found bool) {
+	size := 0
+	for _, m := range messages {
+		size += len(m)
+	}
+	ours = make([]netip.Prefix, 0, size/smallestMember)
 	for _, m := range messages {
 		a := attributes(m)
 		if kind, first := a[nl.IPSET_ATTR_TYPENAME]; first && text(kind) != setType {
@@ -52,6 +57,10 @@ func parseSet(messages [][]byte) (ours []netip.Prefix, found bool) {
 	slices.SortFunc(ours, netip.Prefix.Compare)
 	return ours, len(messages) > 0
 }
+
+// smallestMember is how many bytes the kernel takes to tell a member: headers of an entry and of its address, four bytes of address,
+// and the prefix length.
+const smallestMember = 4 + 4 + 8 + 8
 
 // listSet dumps one set. netlink.IpsetList does not tell members with "nomatch" from others.
 func listSet(name string) ([][]byte, error) {
