@@ -40,7 +40,7 @@ const (
 	connected = 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<8 | 1<<9 | 1<<11 | 1<<12
 )
 
-// request is a struct inet_diag_req_v2.
+// request is a struct inet_diag_req_v2, which names one socket.
 type request struct {
 	family uint8
 	id     [idSize]byte
@@ -51,40 +51,53 @@ func (r *request) Len() int { return 8 + idSize }
 
 // Serialize implements nl.NetlinkRequestData.
 func (r *request) Serialize() []byte {
-	b := []byte{r.family, unix.IPPROTO_TCP, 0, 0}
-	b = binary.NativeEndian.AppendUint32(b, connected)
+	b := append([]byte{r.family, unix.IPPROTO_TCP, 0, 0}, make([]byte, 4)...)
 	return append(b, r.id[:]...)
+}
+
+// listing is the older struct inet_diag_req, which asks for the TCP sockets of both families at once. Its successor asks for one, and
+// each time the kernel walks over the tables of all namespaces, which are large.
+type listing struct{}
+
+// getTCPSockets is the message for it (TCPDIAG_GETSOCK).
+const getTCPSockets = 18
+
+// Len implements nl.NetlinkRequestData.
+func (listing) Len() int { return 4 + idSize + 8 }
+
+// Serialize implements nl.NetlinkRequestData.
+func (l listing) Serialize() []byte {
+	b := make([]byte, l.Len())
+	binary.NativeEndian.PutUint32(b[4+idSize:], connected)
+	return b
 }
 
 // Sever ends the connections that are meant and returns how many. It is told the address of their peer, and the interface that the
 // socket is bound to, or 0. Listing sockets costs the most, as the kernel walks over the tables of all namespaces: it is done once.
 func (k *Kernel) Sever(meant func(peer netip.Addr, link int) bool) (int, error) {
+	found, err := k.find(meant)
+	if err != nil {
+		return 0, fmt.Errorf("list TCP sockets: %w", err)
+	}
 	var ended int
 	var errs []error
-	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		found, err := k.find(family, meant)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("list TCP sockets: %w", err))
-			continue
-		}
-		for _, r := range found {
-			switch err := k.execute(nl.SOCK_DESTROY, unix.NLM_F_ACK, r, nil); {
-			case err == nil:
-				ended++
-			case errors.Is(err, unix.ENOENT): // it has ended by itself
-			case errors.Is(err, unix.EOPNOTSUPP):
-				return ended, fmt.Errorf("destroy TCP socket: %w (the kernel lacks CONFIG_INET_DIAG_DESTROY; connections to node networks time out by themselves)", err)
-			default:
-				errs = append(errs, fmt.Errorf("destroy TCP socket: %w (needs NET_ADMIN)", err))
-			}
+	for _, r := range found {
+		switch err := k.execute(nl.SOCK_DESTROY, unix.NLM_F_ACK, r, nil); {
+		case err == nil:
+			ended++
+		case errors.Is(err, unix.ENOENT): // it has ended by itself
+		case errors.Is(err, unix.EOPNOTSUPP):
+			return ended, fmt.Errorf("destroy TCP socket: %w (the kernel lacks CONFIG_INET_DIAG_DESTROY; connections to node networks time out by themselves)", err)
+		default:
+			errs = append(errs, fmt.Errorf("destroy TCP socket: %w (needs NET_ADMIN)", err))
 		}
 	}
 	return ended, errors.Join(errs...)
 }
 
-func (k *Kernel) find(family uint8, meant func(netip.Addr, int) bool) ([]*request, error) {
+func (k *Kernel) find(meant func(netip.Addr, int) bool) ([]*request, error) {
 	var out []*request
-	err := k.execute(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP, &request{family: family}, func(m []byte) bool {
+	err := k.execute(getTCPSockets, unix.NLM_F_DUMP, listing{}, func(m []byte) bool {
 		if len(m) < idOffset+idSize || m[1] == stateListen {
 			return true
 		}
@@ -109,7 +122,7 @@ func remote(family uint8, id []byte) netip.Addr {
 	return a.Unmap()
 }
 
-func (k *Kernel) execute(kind, flags int, data *request, each func([]byte) bool) error {
+func (k *Kernel) execute(kind, flags int, data nl.NetlinkRequestData, each func([]byte) bool) error {
 	req := nl.NewNetlinkRequest(kind, flags)
 	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_INET_DIAG: {Socket: k.diag, Seq: req.Seq}}
 	req.AddData(data)
@@ -117,5 +130,5 @@ func (k *Kernel) execute(kind, flags int, data *request, each func([]byte) bool)
 		_, err := req.Execute(unix.NETLINK_INET_DIAG, 0)
 		return err
 	}
-	return req.ExecuteIter(unix.NETLINK_INET_DIAG, nl.SOCK_DIAG_BY_FAMILY, each)
+	return req.ExecuteIter(unix.NETLINK_INET_DIAG, uint16(kind), each)
 }
