@@ -50,6 +50,9 @@ func (r *resources) values() map[string]*quantity {
 	}
 }
 
+// paths are in the order in which they are looked at, so that of two mistakes the same one is told each time.
+var paths = []string{"limits.cpu", "limits.memory", "requests.cpu", "requests.memory"}
+
 // over returns r, and what o has for what r leaves open.
 func (r resources) over(o resources) resources {
 	below := o.values()
@@ -64,21 +67,21 @@ func (r resources) over(o resources) resources {
 // canonical returns the values as Kubernetes writes them, so that equal ones are equal texts.
 func (r resources) canonical() (resources, error) {
 	parsed := map[string]resource.Quantity{}
-	for path, v := range r.values() {
+	for _, path := range paths {
+		v := r.values()[path]
 		q, err := resource.ParseQuantity(string(*v))
 		if err != nil || q.Sign() < 0 {
-			return r, fmt.Errorf("%s=%s: is not a quantity such as 100m or 64Mi", path, *v)
+			return r, &OptionError{path, string(*v), errors.New("is not a quantity such as 100m or 64Mi")}
 		}
 		*v, parsed[path] = quantity(q.String()), q
 	}
-	var errs []error
 	for _, name := range []string{"cpu", "memory"} {
 		request, limit := parsed["requests."+name], parsed["limits."+name]
 		if request.Cmp(limit) > 0 {
-			errs = append(errs, fmt.Errorf("requests.%s=%s is more than limits.%s=%s: give both", name, &request, name, &limit))
+			return r, &OptionError{"requests." + name, request.String(), fmt.Errorf("is more than limits.%s=%s; give both", name, &limit)}
 		}
 	}
-	return r, errors.Join(errs...)
+	return r, nil
 }
 
 // changed returns those values of r that somebody set to something else than what was written.

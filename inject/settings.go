@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // settings are all that decides what the containers look like.
@@ -36,13 +37,11 @@ func (w *workload) settle(o Options) (*settings, error) {
 	s.warnings = append(s.warnings, s.known.warnings...)
 	said, warnings := w.said()
 	s.warnings = append(s.warnings, warnings...)
-	if err := s.hear(said); err != nil {
+	s.hear(said)
+	if err := s.check(said); err != nil {
 		return nil, err
 	}
-	if err := s.check(); err != nil {
-		return nil, err
-	}
-	if err := s.follow(w); err != nil {
+	if err := s.follow(w, said); err != nil {
 		return nil, err
 	}
 	if err := s.fill(w, said); err != nil {
@@ -57,38 +56,64 @@ func (w *workload) settle(o Options) (*settings, error) {
 }
 
 // hear takes over what annotations say.
-func (s *settings) hear(said map[string]string) error {
+func (s *settings) hear(said map[string]string) {
 	for key, to := range map[string]*string{imageKey: &s.Image, logLevelKey: &s.LogLevel, readyWhenKey: &s.ReadyWhen, sourceKey: (*string)(&s.Source)} {
-		v, ok := said[key]
-		if !ok {
-			continue
+		if v, ok := said[key]; ok {
+			*to = v
 		}
-		if v == "" {
-			return fmt.Errorf("annotation %s: is empty; remove it or give a value", key)
-		}
-		*to = v
 	}
-	return nil
+}
+
+// OptionError says which option cannot be: by its name, or that of the annotation that it comes from.
+type OptionError struct {
+	Option, Value string
+	Err           error
+}
+
+func (e *OptionError) Error() string { return fmt.Sprintf("%s=%s: %v", e.Option, e.Value, e.Err) }
+
+// Unwrap returns what is wrong.
+func (e *OptionError) Unwrap() error { return e.Err }
+
+// Check reports what is wrong with options by themselves, before there is an object, as an OptionError.
+func Check(o Options) error {
+	s := &settings{Options: o}
+	if err := s.check(nil); err != nil {
+		return err
+	}
+	if err := s.follow(&workload{namespace: "any"}, nil); err != nil {
+		return err
+	}
+	_, err := o.Resources.tree().over(DefaultResources.tree()).canonical()
+	return err
+}
+
+// bad returns the error for an option of that name, or for the annotation that stands for it.
+func bad(said map[string]string, name, value, format string, args ...any) error {
+	if _, ok := said[prefix+name]; ok {
+		name = "annotation " + prefix + name
+	}
+	return &OptionError{name, value, fmt.Errorf(format, args...)}
 }
 
 // check refuses what the agent would refuse: better here than in a container that never starts.
-func (s *settings) check() error {
+func (s *settings) check(said map[string]string) error {
 	for _, c := range []struct {
 		name, value string
 		choices     []string
 	}{
-		{"log level (" + logLevelKey + ")", s.LogLevel, []string{"debug", "info", "warn", "error"}},
-		{"readiness (" + readyWhenKey + ")", s.ReadyWhen, []string{"fenced", "tunneled"}},
+		{"log-level", s.LogLevel, []string{"debug", "info", "warn", "error"}},
+		{"ready-when", s.ReadyWhen, []string{"fenced", "tunneled"}},
 		{"firewall", s.Firewall, []string{"auto", "nft", "legacy"}},
 		{"form", string(s.Form), []string{string(NativeSidecar), string(Pair)}},
-		{"image pull policy", s.PullPolicy, []string{"Always", "IfNotPresent", "Never"}},
+		{"image-pull-policy", s.PullPolicy, []string{"Always", "IfNotPresent", "Never"}},
 	} {
 		if c.value != "" && !slices.Contains(c.choices, c.value) {
-			return fmt.Errorf("%s %q: want one of %s", c.name, c.value, strings.Join(c.choices, ", "))
+			return bad(said, c.name, c.value, "want one of %s", strings.Join(c.choices, ", "))
 		}
 	}
-	if s.Image == "" || strings.ContainsAny(s.Image, " \t\n") {
-		return fmt.Errorf("image %q: want the reference of routefence's image", s.Image)
+	if s.Image == "" || strings.ContainsFunc(s.Image, unicode.IsSpace) {
+		return bad(said, "image", s.Image, "want the reference of routefence's image")
 	}
 	if s.ReadyWhen == "tunneled" && s.role == apiServer {
 		s.ReadyWhen = ""
@@ -98,7 +123,7 @@ func (s *settings) check() error {
 }
 
 // follow checks the source.
-func (s *settings) follow(w *workload) error {
+func (s *settings) follow(w *workload, said map[string]string) error {
 	name, isMap := strings.CutPrefix(string(s.Source), ConfigMapSource)
 	switch {
 	case s.Source == "" || s.Source == PodSource:
@@ -108,7 +133,7 @@ func (s *settings) follow(w *workload) error {
 			s.Cluster = w.namespace
 		}
 		if s.Cluster == "" {
-			return errors.New("source api: it is not known which Cluster to watch, as the object names no namespace")
+			return bad(said, "source", string(s.Source), "it is not known which Cluster to watch, as the object names no namespace")
 		}
 		s.warn("source api: the pod's ServiceAccount %s needs get, list and watch on Cluster %s (manifests/api-source.yaml)", w.account(), s.Cluster)
 	case isMap:
@@ -117,10 +142,10 @@ func (s *settings) follow(w *workload) error {
 			s.key = DefaultKey
 		}
 		if s.configMap == "" || s.key == "" || strings.Contains(s.key, "/") {
-			return fmt.Errorf("source (%s) %q: want %sNAME or %sNAME/KEY", sourceKey, s.Source, ConfigMapSource, ConfigMapSource)
+			return bad(said, "source", string(s.Source), "want %sNAME or %sNAME/KEY", ConfigMapSource, ConfigMapSource)
 		}
 	default:
-		return fmt.Errorf("source (%s) %q: want %s, %s or %sNAME", sourceKey, s.Source, PodSource, APISource, ConfigMapSource)
+		return bad(said, "source", string(s.Source), "want %s, %s, %sNAME or %sNAME/KEY", PodSource, APISource, ConfigMapSource, ConfigMapSource)
 	}
 	return nil
 }
@@ -131,12 +156,15 @@ func (s *settings) fill(w *workload, said map[string]string) error {
 	var err error
 	if value, ok := said[resourcesKey]; ok {
 		if asked, err = parseResources(value); err != nil {
-			return fmt.Errorf("annotation %s=%s: %w", resourcesKey, value, err)
+			return &OptionError{"annotation " + resourcesKey, value, err}
 		}
 	}
 	s.mark = mark{Image: s.Image, Resources: asked.over(s.Options.Resources.tree()).over(DefaultResources.tree())}
 	if s.mark.Resources, err = s.mark.Resources.canonical(); err != nil {
-		return fmt.Errorf("resources (%s): %w", resourcesKey, err)
+		if value, ok := said[resourcesKey]; ok {
+			return &OptionError{"annotation " + resourcesKey, value, err}
+		}
+		return err
 	}
 	s.image, s.resources = s.mark.Image, s.mark.Resources
 	before, err := w.mark()

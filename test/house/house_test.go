@@ -16,10 +16,11 @@ const module = "github.com/routefence/routefence/"
 
 // pure packages decide and never act: no clock, no goroutine, no kernel. They may import the standard library less what
 // acts, each other, and libraries that only compute.
-var pure = []string{"policy", "ranges", "shoot", "routes", "firewall", "verdict", "explain", "selftest", "inject", "lint"}
+var pure = []string{"policy", "ranges", "shoot", "routes", "firewall", "verdict", "explain", "selftest", "inject", "lint", "manifest"}
 
 // computing are the libraries that pure packages may use.
-var computing = []string{"go4.org/netipx", "go.yaml.in/yaml/", "k8s.io/apimachinery/pkg/api/resource"}
+var computing = []string{"go4.org/netipx", "go.yaml.in/yaml/", "sigs.k8s.io/yaml", "k8s.io/apimachinery/pkg/api/resource",
+	"github.com/aymanbagabas/go-udiff"}
 
 // acting are parts of the standard library that a pure package has no business with.
 var acting = []string{"os", "os/exec", "net", "net/http", "syscall", "sync", "context", "log", "math/rand", "math/rand/v2"}
