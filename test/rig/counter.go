@@ -15,14 +15,19 @@ type Count struct {
 	Neighbour uint64
 	// Translated went to the range that node networks may be translated to.
 	Translated uint64
+	// Bound are those of Packets and Translated that a hammer's bound sockets sent, as their port tells.
+	Bound uint64
 }
 
 // Total is all that should not have come, on the seed network's side.
 func (c Count) Total() uint64 { return c.Packets + c.Neighbour + c.Translated }
 
 func (c Count) minus(d Count) Count {
-	return Count{c.Packets - d.Packets, c.Neighbour - d.Neighbour, c.Translated - d.Translated}
+	return Count{c.Packets - d.Packets, c.Neighbour - d.Neighbour, c.Translated - d.Translated, c.Bound - d.Bound}
 }
+
+// Free is what sockets sent that are bound to no device. Nothing asks for a neighbour on their behalf but a route.
+func (c Count) Free() uint64 { return c.Packets + c.Translated - c.Bound }
 
 // Counter is a set of nft counters in one namespace. They count in the kernel, so they miss nothing under load, as a
 // packet socket would.
@@ -44,6 +49,7 @@ func rulesFor(networks []netip.Prefix) string {
 		fmt.Fprintf(&packets, "ip6 daddr %s counter name to_nodes\n", p)
 	}
 	fmt.Fprintf(&packets, "ip daddr %s counter name to_translated\n", Translated)
+	fmt.Fprintf(&packets, "th dport %d counter name from_bound\n", BoundPort)
 	return requests.String() + packets.String()
 }
 
@@ -63,7 +69,7 @@ func mask(whole, rest int) string {
 	return "0x" + strings.Repeat("ff", whole-1) + fmt.Sprintf("%02x", 0xff<<rest&0xff)
 }
 
-const namedCounters = "counter to_nodes {\n}\ncounter asked_for {\n}\ncounter to_translated {\n}\n"
+const namedCounters = "counter to_nodes {\n}\ncounter asked_for {\n}\ncounter to_translated {\n}\ncounter from_bound {\n}\n"
 
 // CountEntry counts what enters the namespace by a device, before anything could drop it. A device that was deleted takes
 // its chain along, so this may be called again for a new one; the counters go on from where they were. There is one
@@ -115,6 +121,8 @@ func (c *Counter) total() Count {
 			sum.Neighbour = item.Counter.Packets
 		case "to_translated":
 			sum.Translated = item.Counter.Packets
+		case "from_bound":
+			sum.Bound = item.Counter.Packets
 		}
 	}
 	return sum

@@ -73,13 +73,13 @@ func (r *Rig) Hammer(rate int) *Hammer {
 func (r *Rig) senders() []sender {
 	var crowd []sender
 	add := func(from *Namespace, to netip.Addr, device string) {
-		for _, protocol := range []Protocol{TCP, UDP} {
-			crowd = append(crowd, sender{Probe: Probe{From: from, Protocol: protocol, To: to, Port: HammerPort, Device: device}})
+		p := Probe{From: from, Protocol: UDP, To: to, Port: HammerPort, Device: device}
+		if device != "" {
+			p.Port = BoundPort
 		}
-		crowd = append(crowd, sender{
-			Probe:     Probe{From: from, Protocol: UDP, To: to, Port: HammerPort, Device: device},
-			connected: true,
-		})
+		crowd = append(crowd, sender{Probe: p}, sender{Probe: p, connected: true})
+		p.Protocol = TCP
+		crowd = append(crowd, sender{Probe: p})
 	}
 	for _, to := range []netip.Addr{Node4, Node6, Mapped(Node4)} {
 		add(r.Pod, to, "")

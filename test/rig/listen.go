@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Port is the kubelet's; HammerPort takes what needs no answer.
+// Port is the kubelet's; HammerPort takes what needs no answer, BoundPort the same from bound sockets.
 const (
 	Port       = 10250
 	HammerPort = 10251
+	BoundPort  = 10252
 )
 
 // What the two sides answer, so that one connection tells which way its packets went.
@@ -22,7 +23,7 @@ const (
 	AnswerVPN = "VPN"
 )
 
-// listen answers on Port in a namespace, by TCP and UDP, and takes UDP on HammerPort without a word.
+// listen answers on Port in a namespace, by TCP and UDP, and takes UDP on HammerPort and BoundPort without a word.
 func (r *Rig) listen(n *Namespace, answer string) {
 	r.t.Helper()
 	var l net.Listener
@@ -33,12 +34,13 @@ func (r *Rig) listen(n *Namespace, answer string) {
 	r.t.Cleanup(func() { l.Close() })
 	go answerTCP(l, answer)
 	// One socket per address: the answer has to come from the address that was asked.
-	for _, a := range []netip.Addr{Node4, Node6} {
+	for _, a := range []netip.Addr{Node4, Node6, TranslatedNode} {
 		c := r.packetSocket(n, netip.AddrPortFrom(a, Port).String())
 		go answerUDP(c, answer)
 	}
 	// Nobody reads here. The kernel drops what does not fit, and sends no "port unreachable" either.
 	r.packetSocket(n, fmt.Sprintf(":%d", HammerPort))
+	r.packetSocket(n, fmt.Sprintf(":%d", BoundPort))
 }
 
 func (r *Rig) packetSocket(n *Namespace, address string) net.PacketConn {
