@@ -17,7 +17,7 @@ BINARIES := $(patsubst cmd/%,bin/%,$(wildcard cmd/routefence cmd/routefence-webh
 # Packages whose tests make network namespaces stand on one of these.
 NEEDS_ROOT := routefence/test/
 
-.PHONY: help build demo test test-vm apiserver unit bench lint fuzz clean cleanup $(BINARIES)
+.PHONY: help build demo test test-vm apiserver unit bench lint mutate fuzz clean cleanup $(BINARIES)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -68,6 +68,10 @@ lint: ## gofmt, go vet, staticcheck
 	go -C test/apiserver vet ./...
 	$(STATICCHECK) -tags vm ./...
 	cd test/apiserver && $(STATICCHECK) ./...
+
+mutate: ## break the fence in a copy of the tree, and see that a test notices each time (root; minutes)
+	@test/deps.sh test
+	go run ./test/mutate
 
 fuzz: ## run each fuzz target for a while (FUZZTIME=10s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's/func //' | while IFS=: read -r file name; do \

@@ -64,8 +64,8 @@ type fakeFirewall struct {
 	listErr  error
 	applyErr error
 	writes   int
-	// applying is called before a change is made.
-	applying func()
+	// applying is called before a change is made, listing before a list is.
+	applying, listing func()
 }
 
 // mapNat puts the rules of nat OUTPUT into the snapshot.
@@ -78,7 +78,12 @@ func (f *fakeFirewall) mapNat() {
 	}
 }
 
-func (f *fakeFirewall) List() (firewall.Snapshot, error) { return f.snapshot, f.listErr }
+func (f *fakeFirewall) List() (firewall.Snapshot, error) {
+	if f.listing != nil {
+		f.listing()
+	}
+	return f.snapshot, f.listErr
+}
 
 func (f *fakeFirewall) Apply([]firewall.Change) error {
 	if f.applyErr != nil {

@@ -21,6 +21,11 @@ func specs(rs Ruleset, table string) string {
 	return strings.Join(lines, "\n")
 }
 
+// basesOf says from where each chain is jumped to.
+var basesOf = map[string]string{
+	"filter ROUTEFENCE": "OUTPUT FORWARD", "mangle ROUTEFENCE": "POSTROUTING", "mangle ROUTEFENCE-REPLY": "PREROUTING OUTPUT",
+}
+
 func TestDesired(t *testing.T) {
 	p := policy.New(prefixes("10.1.0.0/16"), prefixes("10.1.2.0/24"), policy.Patterns{"eth0"}, policy.Patterns{"tun0"})
 	for _, c := range []struct {
@@ -70,6 +75,11 @@ func TestDesired(t *testing.T) {
 -o eth0 "routefence: node network" -j REJECT --reject-with icmp-admin-prohibited`, `-o eth0 "routefence: node network" -j DROP`},
 	} {
 		got := Desired(c.policy, c.options)
+		for _, f := range got.Fences {
+			if want := basesOf[f.Table.Name+" "+f.Chain]; strings.Join(f.Bases, " ") != want {
+				t.Errorf("%s: %s %s is jumped to from %v, want %s", c.name, f.Table, f.Chain, f.Bases, want)
+			}
+		}
 		if filter := specs(got, "filter"); filter != c.filter {
 			t.Errorf("%s: filter is\n%s\nwant\n%s", c.name, filter, c.filter)
 		}

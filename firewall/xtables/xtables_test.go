@@ -289,6 +289,9 @@ func TestManyNetworksUseASet(t *testing.T) {
 			many := manyNetworks(v.family, map[policy.Family]int{policy.IPv4: 10000, policy.IPv6: 1000}[v.family])
 			start := time.Now()
 			converge(t, k, many)
+			if passing := list(t, k).Passing(v.family, "eth0", ranges.Of(many.Networks...)); len(passing) != 0 {
+				t.Errorf("the set lets through: %v", passing)
+			}
 			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("%d networks took %s", len(many.Networks), took)
 			}
