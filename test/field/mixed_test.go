@@ -16,7 +16,7 @@ import (
 var mixedSeed = flag.Uint64("seed", 0, "seed of TestMixedHammer, 0 for a new one")
 
 // mixedActs is how many acts each backend goes through.
-const mixedActs = 110
+const mixedActs = 100
 
 // mixedRate leaves a small machine room for the agent and for the dialers.
 const mixedRate = 400
