@@ -7,6 +7,9 @@ STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # How long each fuzz target runs, and which benchmarks do.
 FUZZTIME ?= 10s
 BENCH ?= .
+# What the image is called, and what it is built for if not for this machine.
+IMAGE ?= routefence:$(VERSION)
+PLATFORMS ?=
 
 # Debian keeps ip and iptables where not every shell looks.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -17,7 +20,7 @@ BINARIES := $(patsubst cmd/%,bin/%,$(wildcard cmd/routefence cmd/routefence-webh
 # Packages whose tests make network namespaces stand on one of these.
 NEEDS_ROOT := routefence/test/
 
-.PHONY: help build demo test test-vm apiserver unit bench lint mutate fuzz clean cleanup $(BINARIES)
+.PHONY: help build image image-test demo test test-vm apiserver unit bench lint mutate fuzz clean cleanup $(BINARIES)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -28,6 +31,13 @@ build: $(BINARIES) ## build the binaries into bin/
 $(BINARIES): bin/%:
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
+image: ## build the container image with docker, podman or buildah (PLATFORMS=linux/amd64,linux/arm64)
+	@VERSION='$(VERSION)' COMMIT='$(COMMIT)' PLATFORMS='$(PLATFORMS)' image/build.sh '$(IMAGE)'
+
+image-test: ## build the image for both platforms without any registry, and run it as Kubernetes would (root; minutes)
+	@test/deps.sh image-test
+	PLATFORMS=linux/amd64,linux/arm64 go test -count=1 -timeout 20m ./test/image
+
 demo: ## show the defect and its cure with a real OpenVPN (root; under a minute)
 	@test/deps.sh demo
 	@$(MAKE) --no-print-directory build
@@ -37,6 +47,7 @@ demo: ## show the defect and its cure with a real OpenVPN (root; under a minute)
 # One package after the other: they measure times, and a full machine blurs those. Building first keeps all cores busy.
 test: ## run all tests with the race detector (root; minutes)
 	@test/deps.sh test
+	@test/deps.sh image-test
 	@test/deps.sh test-vm
 	@$(MAKE) --no-print-directory build
 	go build -race ./...

@@ -28,6 +28,7 @@ engine() {
 	fi
 }
 ENGINE=${ENGINE:-$(engine)}
+GOPROXY=${GOPROXY:-$(go env GOPROXY 2>/dev/null || true)}
 
 case $(uname -m) in
 aarch64) host=linux/arm64 ;;
@@ -39,11 +40,11 @@ PLATFORMS=${PLATFORMS:-$host}
 build() {
 	set -- --platform "$1" --tag "$2" \
 		--build-arg VERSION="${VERSION:-dev}" --build-arg COMMIT="${COMMIT:-unknown}" --build-arg SOURCE_DATE_EPOCH="$epoch"
-	[ -z "${GOPROXY:-}" ] || set -- "$@" --build-arg GOPROXY="$GOPROXY"
+	[ -z "$GOPROXY" ] || set -- "$@" --build-arg GOPROXY="$GOPROXY"
 	case $ENGINE in
 	docker) docker buildx build "$@" --provenance=false --load . ;;
-	# Older versions do not know what they run on. A volume is for those who bring modules along.
-	*) $ENGINE build --timestamp "$epoch" --build-arg BUILDPLATFORM="$host" ${BUILD_VOLUME:+--volume "$BUILD_VOLUME"} "$@" . ;;
+	# Older versions do not know what they run on.
+	*) $ENGINE build --timestamp "$epoch" --build-arg BUILDPLATFORM="$host" "$@" . ;;
 	esac
 }
 

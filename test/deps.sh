@@ -2,7 +2,7 @@
 # Makes sure that what "make demo" or "make test" runs is there: installs it on Debian as root, elsewhere names all that is
 # missing at once and exits with 2.
 #
-# usage: deps.sh demo|test|test-vm
+# usage: deps.sh demo|test|image-test|test-vm
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -12,10 +12,12 @@ case ${1:-} in
 demo) needs="$needs openvpn:openvpn" ;;
 # The race detector links with a C compiler and the C library's headers.
 test) needs="$needs ss:iproute2 ipset:ipset conntrack:conntrack gcc:gcc etcd:etcd-server /usr/include/stdlib.h:libc6-dev" ;;
+# The image's bases are made here. The last is the profile that container engines run everything with.
+image-test) needs="$needs ipset:ipset buildah:buildah runc:runc debootstrap:debootstrap apt-get:apt dpkg-deb:dpkg /usr/share/containers/seccomp.json:golang-github-containers-common" ;;
 # Guests take their kernels from Debian's packages and everything else from this machine.
 test-vm) needs="$needs ss:iproute2 ipset:ipset conntrack:conntrack qemu-system-x86_64:qemu-system-x86 busybox:busybox-static apt-get:apt dpkg-deb:dpkg" ;;
 *)
-	echo "usage: $0 demo|test|test-vm" >&2
+	echo "usage: $0 demo|test|image-test|test-vm" >&2
 	exit 2
 	;;
 esac
