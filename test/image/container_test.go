@@ -19,7 +19,8 @@ import (
 // container is what Kubernetes would tell a runtime about one container of a pod. The root file system is read-only, and nothing is
 // mounted into it but what is named here.
 type container struct {
-	args, env []string
+	// entrypoint is another one than the image's, if there is one.
+	entrypoint, args, env []string
 	// caps are all the capabilities that there are: the rest is dropped.
 	caps []string
 	uid  uint32
@@ -101,6 +102,10 @@ func (p pod) spec(c container, id string) *oci.Spec {
 	if c.root != "" {
 		root = c.root
 	}
+	entrypoint := host.Config.Entrypoint
+	if len(c.entrypoint) > 0 {
+		entrypoint = c.entrypoint
+	}
 	caps := make([]string, len(c.caps))
 	for i, name := range c.caps {
 		caps[i] = "CAP_" + name
@@ -109,7 +114,7 @@ func (p pod) spec(c container, id string) *oci.Spec {
 		Version: "1.0.2",
 		Root:    &oci.Root{Path: root, Readonly: true},
 		Process: &oci.Process{
-			Args: append(slices.Clone(host.Config.Entrypoint), c.args...),
+			Args: append(slices.Clone(entrypoint), c.args...),
 			Env:  append(slices.Clone(host.Config.Env), c.env...),
 			Cwd:  "/",
 			User: oci.User{UID: c.uid, GID: c.uid},

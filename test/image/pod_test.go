@@ -2,6 +2,7 @@ package image
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -29,17 +30,19 @@ func fromConfigMap(backend string) inject.Options {
 
 func newPod(t *testing.T) pod { return pod{rig.New(t, rig.Options{}), t} }
 
+type network struct {
+	CIDR, State  string
+	TranslatedTo []string
+	Replies      bool
+	Layers       struct{ Routes, Firewall bool }
+}
+
 // document is the state as the contract words it.
 type document struct {
 	Phase, Message string
 	Ready          bool
-	Networks       []struct {
-		CIDR, State  string
-		TranslatedTo []string
-		Replies      bool
-		Layers       struct{ Routes, Firewall bool }
-	}
-	Firewall struct {
+	Networks       []network
+	Firewall       struct {
 		Backend  string
 		Degraded []string
 	}
@@ -75,7 +78,7 @@ func (r *running) await(what string, want func(document) bool) (d document) {
 			break
 		}
 	}
-	r.p.t.Fatalf("never seen that %s\nstate: %+v\n%s", what, d, r.Output())
+	r.p.t.Fatalf("never seen that %s\nstate: %.2000s\n%.2000s", what, fmt.Sprintf("%+v", d), r.Output())
 	return d
 }
 
