@@ -30,10 +30,12 @@ type Firewall interface {
 	Apply([]firewall.Change) error
 }
 
-// Connections are the TCP connections of the namespace.
+// Connections are those of the namespace: TCP, and what conntrack knows of.
 type Connections interface {
 	// Sever ends those that are meant, by the address of their peer and the link their socket is bound to, or 0.
 	Sever(meant func(peer netip.Addr, link int) bool) (int, error)
+	// Forget makes conntrack forget those to peers that are meant, the forwarded ones above all.
+	Forget(meant func(peer netip.Addr) bool) (int, error)
 }
 
 // Source says what the node networks are.

@@ -148,3 +148,5 @@ func (f *fakeConnections) Sever(meant func(peer netip.Addr, link int) bool) (int
 	}
 	return len(f.ended) - before, nil
 }
+
+func (f *fakeConnections) Forget(func(peer netip.Addr) bool) (int, error) { return 0, nil }

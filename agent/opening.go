@@ -74,7 +74,8 @@ func (a *Agent) openings(p plan, o observation) opening {
 	return out
 }
 
-// sever ends the connections that began in an opening.
+// sever ends the connections that began in an opening. Those that are forwarded have no socket here: what conntrack allowed or
+// translated them to when they began is forgotten.
 func (a *Agent) sever(o opening) {
 	if o.empty() {
 		return
@@ -86,5 +87,15 @@ func (a *Agent) sever(o opening) {
 	}
 	if err != nil {
 		a.log.Warn("connections to nodes outside of the tunnel may hang", zap.Error(err))
+	}
+	if o.to.Empty() {
+		return
+	}
+	forgotten, err := a.kernel.Connections.Forget(o.to.Contains)
+	if forgotten > 0 {
+		a.log.Info("made conntrack forget connections to nodes that ran outside of the tunnel", zap.Int("connections", forgotten))
+	}
+	if err != nil {
+		a.log.Warn("conntrack still knows forwarded connections to nodes outside of the tunnel", zap.Error(err))
 	}
 }

@@ -1,4 +1,5 @@
-// Package sockets ends TCP connections of the network namespace by destroying their sockets.
+// Package sockets ends connections of the network namespace: TCP by destroying its sockets, forwarded ones by making conntrack forget
+// them.
 //
 // A connection that ran over a fenced interface before the fence stood has no route left: its writes succeed into the buffer,
 // then nothing happens for minutes. Its owner must learn at once (gardener/gardener#9604 restarts kube-apiserver pods for
@@ -17,16 +18,20 @@ import (
 
 // Kernel is the sockets of the network namespace in which New was called.
 type Kernel struct {
-	diag *nl.NetlinkSocket
+	diag, tracker *nl.NetlinkSocket
 }
 
-// New opens a diagnosis socket in the calling thread's network namespace.
+// New opens netlink sockets in the calling thread's network namespace.
 func New() (*Kernel, error) {
 	s, err := nl.Subscribe(unix.NETLINK_INET_DIAG)
 	if err != nil {
 		return nil, fmt.Errorf("open sock_diag socket: %w", err)
 	}
-	return &Kernel{diag: s}, nil
+	c, err := nl.Subscribe(unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("open netfilter socket: %w", err)
+	}
+	return &Kernel{diag: s, tracker: c}, nil
 }
 
 // The parts of struct inet_diag_sockid, which stands in the kernel's answers and in our requests alike.

@@ -4,11 +4,15 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // holdPort is where the benches' holders listen.
@@ -46,8 +50,13 @@ func hold(t *testing.T, n *rig.Namespace) {
 // dial opens a connection from the pod to the node.
 func dial(t *testing.T, r *rig.Rig, to netip.Addr) net.Conn {
 	t.Helper()
+	return dialFrom(t, r.Pod, to)
+}
+
+func dialFrom(t *testing.T, n *rig.Namespace, to netip.Addr) net.Conn {
+	t.Helper()
 	var c net.Conn
-	err := r.Pod.Do(func() (err error) {
+	err := n.Do(func() (err error) {
 		c, err = net.DialTimeout("tcp", netip.AddrPortFrom(to, holdPort).String(), 5*time.Second)
 		return err
 	})
@@ -121,4 +130,68 @@ func TestConnectionsInTheTunnelStay(t *testing.T) {
 			s.awaitPhase("Tunneled")
 		}
 	})
+}
+
+// TestForwardedConnectionsOutsideOfTheTunnelEnd: what the pod forwards over the seed network when the fence goes up gets no packet out
+// any more, also behind a rule that accepts all that is established, and conntrack forgets it. What it forwards into the tunnel goes on.
+func TestForwardedConnectionsOutsideOfTheTunnelEnd(t *testing.T) {
+	inTunnel := netip.MustParseAddr("10.251.0.7")
+	o := rig.Options{Forwarding: true, Networks: []netip.Prefix{rig.Network4, rig.Network6, netip.MustParsePrefix("10.251.0.0/16")}}
+	eachBackend(t, o, func(t *testing.T, r *rig.Rig, backend string) {
+		for _, program := range []string{"iptables-", "ip6tables-"} {
+			r.Pod.Run(program + backend + " -I FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT")
+		}
+		hold(t, r.Net)
+		hold(t, r.VPN)
+		r.TunnelUp(netip.MustParsePrefix("10.251.0.0/16"))
+		outside := []net.Conn{dialFrom(t, r.Client, rig.Node4), dialFrom(t, r.Client, rig.Node6)}
+		inside := dialFrom(t, r.Client, inTunnel)
+		for _, c := range append(outside, inside) {
+			if err := echo(c); err != nil {
+				t.Fatalf("%v before the fence: %v", c.RemoteAddr(), err)
+			}
+		}
+		expectTracked(t, r, "before the fence", true, rig.Node4, rig.Node6, inTunnel)
+		s := start(t, r, bothNetworks+",10.251.0.0/16", "--firewall="+backend)
+		s.await("the agent is ready", func(d document) bool { return d.Ready })
+		expectTracked(t, r, "fenced", false, rig.Node4, rig.Node6)
+		expectTracked(t, r, "fenced", true, inTunnel)
+		if !strings.Contains(s.Output(), `"msg":"made conntrack forget connections`) {
+			t.Errorf("the log does not say so: %s", s.tail())
+		}
+		r.ResetCounters()
+		for _, c := range outside {
+			_ = c.SetDeadline(time.Now().Add(brief)) // an error shows in what follows
+			_, _ = c.Write([]byte("?"))
+			if n, err := c.Read(make([]byte, 1)); err == nil {
+				t.Errorf("%v: still answers (%d bytes)", c.RemoteAddr(), n)
+			}
+		}
+		expectNoLeak(t, r, "forwarded connections")
+		if err := echo(inside); err != nil {
+			t.Errorf("in the tunnel: %v", err)
+		}
+	})
+}
+
+// expectTracked asks conntrack for connections of the client.
+func expectTracked(t *testing.T, r *rig.Rig, when string, want bool, peers ...netip.Addr) {
+	t.Helper()
+	for _, to := range peers {
+		family := netlink.InetFamily(unix.AF_INET)
+		if to.Is6() {
+			family = unix.AF_INET6
+		}
+		err := r.Pod.Do(func() error {
+			flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, family)
+			found := slices.ContainsFunc(flows, func(f *netlink.ConntrackFlow) bool { return f.Forward.DstIP.Equal(to.AsSlice()) })
+			if err == nil && found != want {
+				t.Errorf("%s: %s is tracked: %v", when, to, found)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
