@@ -35,10 +35,15 @@ type fenceFlags struct {
 }
 
 func (f *fenceFlags) register(fs *pflag.FlagSet) {
-	fs.StringArrayVar(&f.nodeNetworks, "node-networks", nil, "fixed node CIDRs ("+shootNodeNetworks+" is read too)")
-	fs.StringVar(&f.shootFile, "shoot-file", "", "file to follow: a Shoot, Cluster or Infrastructure object as YAML or JSON, or a plain list of CIDRs")
+	f.registerFence(fs)
 	fs.StringVar(&f.shoot, "shoot", "", "object to watch: cluster/NAME or shoot/NAMESPACE/NAME")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig for --shoot (default in-cluster)")
+}
+
+// registerFence adds the flags that need no API server.
+func (f *fenceFlags) registerFence(fs *pflag.FlagSet) {
+	fs.StringArrayVar(&f.nodeNetworks, "node-networks", nil, "fixed node CIDRs ("+shootNodeNetworks+" is read too)")
+	fs.StringVar(&f.shootFile, "shoot-file", "", "file to follow: a Shoot, Cluster or Infrastructure object as YAML or JSON, or a plain list of CIDRs")
 	fs.StringArrayVar(&f.fenced, "fence-interfaces", []string{"eth0"}, "interfaces node traffic must never leave by; shell patterns")
 	fs.StringArrayVar(&f.tunnels, "tunnel-interfaces", []string{"tun0,bond0*"}, "interfaces of the VPN; shell patterns")
 	fs.StringArrayVar(&f.allow, "allow", nil, "CIDRs inside node networks that stay reachable")
@@ -170,13 +175,7 @@ func holes(values []string) ([]netip.Prefix, error) {
 }
 
 func patterns(flag string, values []string) (policy.Patterns, error) {
-	var list []string
-	for _, v := range values {
-		for item := range strings.SplitSeq(v, ",") {
-			list = append(list, strings.TrimSpace(item))
-		}
-	}
-	p, err := policy.ParsePatterns(list)
+	p, err := policy.ParsePatterns(split(values))
 	if err != nil {
 		return nil, usage("--%s=%s: %v", flag, strings.Join(values, ","), err)
 	}
@@ -184,6 +183,17 @@ func patterns(flag string, values []string) (policy.Patterns, error) {
 		return nil, usage("--%s: names no interface", flag)
 	}
 	return p, nil
+}
+
+// split returns the items of a list flag, which may be repeated and may hold several, separated by commas.
+func split(values []string) []string {
+	var list []string
+	for _, v := range values {
+		for item := range strings.SplitSeq(v, ",") {
+			list = append(list, strings.TrimSpace(item))
+		}
+	}
+	return list
 }
 
 func oneOf(flag, value string, choices ...string) error {

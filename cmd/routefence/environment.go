@@ -15,6 +15,14 @@ const envPrefix = "ROUTEFENCE_"
 // "routefence": that is not a mistake of the user, and must not keep the sidecar from starting.
 var serviceLink = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_.*)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
 
+// noEnvironment marks a flag that no variable sets.
+const noEnvironment = "no-environment"
+
+func ofEnvironment(f *pflag.Flag) bool {
+	_, marked := f.Annotations[noEnvironment]
+	return !marked
+}
+
 // fromEnvironment sets the flags of cmd that were not given from the environment. A variable that no command knows is an
 // error; one of another command is not, as "status" runs in the container that is configured for "run".
 func fromEnvironment(cmd *cobra.Command, environ []string) error {
@@ -36,7 +44,7 @@ func fromEnvironment(cmd *cobra.Command, environ []string) error {
 	var bad error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		value, ok := lookup(environ, variable(f))
-		if f.Changed || !ok || value == "" || bad != nil {
+		if f.Changed || !ok || value == "" || bad != nil || !ofEnvironment(f) {
 			return
 		}
 		if err := cmd.Flags().Set(f.Name, value); err != nil {

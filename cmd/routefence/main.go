@@ -77,7 +77,7 @@ Exit codes: 0 as asked, 1 not so, 2 usage or configuration error, 3 (status) age
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRun(), newInit(), newStatus(), newExplain(), newSelftest(), newCleanup(), newVersion())
+	root.AddCommand(newRun(), newInit(), newStatus(), newExplain(), newSelftest(), newCheck(), newCleanup(), newVersion())
 	for _, c := range root.Commands() {
 		c.PreRunE = func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd, os.Environ()) }
 	}

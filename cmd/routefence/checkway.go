@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/routefence/routefence/check"
+	"github.com/routefence/routefence/explain"
+	"github.com/routefence/routefence/selftest"
+	"github.com/routefence/routefence/selftest/dial"
+	"github.com/routefence/routefence/verdict"
+)
+
+// mostTried is how many node addresses are really tried; all of them are looked up.
+const mostTried = 3
+
+// way looks at how packets to nodes leave this network namespace. Without a fence and without node networks it is most likely no
+// control plane pod, and where its packets go means nothing.
+func (x *examination) way(c fenceConfig, required bool) {
+	fence := check.Result{Group: check.Way, Kind: check.Fence, Name: "the fence stands"}
+	t, err := newTrial(c)
+	if err != nil {
+		x.unseen(fence, err, required)
+		return
+	}
+	if !required && !t.stands() && len(c.given()) == 0 {
+		x.skip(fence, "there is no fence here and no node network is given, so this is taken for no control plane pod (--way=on looks all the same)")
+		return
+	}
+	fence.Outcome = check.Passed
+	if open := t.gaps(); len(open) > 0 {
+		fence.Outcome, fence.Message = check.Failed, strings.Join(open, "\n")
+		fence.Hint = `"routefence run" puts it up and keeps it; "routefence status" says what a running agent lacks`
+	}
+	x.results = append(x.results, fence)
+	for _, a := range t.nodesOf(x.nodes) {
+		x.address(t, a)
+	}
+}
+
+// unseen notes that the kernel could not be read. Outside of a control plane pod that is nothing to worry about.
+func (x *examination) unseen(r check.Result, err error, required bool) {
+	if !required {
+		x.skip(r, fmt.Sprintf("this network namespace cannot be looked at: %v", err))
+		return
+	}
+	r.Outcome, r.Message = check.Failed, err.Error()
+	x.results = append(x.results, r)
+}
+
+// gaps says what is missing of the fence.
+func (t *trial) gaps() []string {
+	if !t.stands() {
+		return []string{"there is no fence in this network namespace, neither routes nor rules"}
+	}
+	var out []string
+	for _, v := range verdict.Of(t.policy, t.translations, t.state, t.chains) {
+		for _, e := range slices.Concat(v.Exceptions, v.Unstopped) {
+			if e.State == verdict.Leaking {
+				out = append(out, fmt.Sprintf("%s can leave by %s: %s", e.CIDR, e.Interface, e.Cause))
+			}
+		}
+	}
+	if len(t.policy.Networks) == 0 {
+		out = append(out, "no node network is fenced")
+	}
+	return out
+}
+
+// nodesOf returns the addresses of nodes to try: those that are fenced, or should be.
+func (t *trial) nodesOf(nodes []netip.Addr) []netip.Addr {
+	barred := t.barred()
+	nodes = slices.DeleteFunc(slices.Clone(nodes), barred.Contains)
+	return selftest.Sample(nodes, mostTried)
+}
+
+// address follows a packet to a node through the kernel, and then really tries to get one there past the VPN.
+func (x *examination) address(t *trial, a netip.Addr) {
+	answer := explain.Address(a, t.policy, t.state, t.chains, t.translations)
+	r := check.Result{Group: check.Way, Kind: check.Leak, Name: fmt.Sprintf("%s is not reached past the VPN", a), Outcome: check.Passed}
+	var leaks []string
+	if answer.State == explain.NotNode {
+		leaks = append(leaks, fmt.Sprintf("the node's address is in no fenced network (%s)", strings.Join(prefixTexts(t.policy.Networks), ", ")))
+	}
+	for _, e := range answer.Exceptions {
+		if e.State == verdict.Leaking {
+			leaks = append(leaks, fmt.Sprintf("by %s: %s", e.Interface, e.Cause))
+		}
+	}
+	for _, link := range t.fenced {
+		if err := reached(a, link); err != nil {
+			leaks = append(leaks, err.Error())
+		}
+	}
+	if len(leaks) > 0 {
+		r.Outcome, r.Message = check.Failed, strings.Join(leaks, "\n")
+		r.Hint = fmt.Sprintf(`"routefence explain %s" shows each step`, a)
+	} else {
+		r.Name += fmt.Sprintf(" (%s)", where(answer))
+	}
+	x.results = append(x.results, r)
+}
+
+// where says what happens to packets for an address instead.
+func where(a explain.Answer) string {
+	if a.Interface != "" {
+		return "it goes by " + a.Interface
+	}
+	return strings.ToLower(string(a.State)) + " here"
+}
+
+// reached tries to reach a kubelet by a socket that is bound to a fenced interface, and returns an error if it was.
+func reached(a netip.Addr, link string) error {
+	o := dial.Try(selftest.Attempt{Addr: a, Protocol: selftest.TCP, Interface: link})
+	if o.Step == selftest.Connected {
+		return errors.New("a connection bound to " + link + " reaches port 10250")
+	}
+	return nil
+}
+
+func prefixTexts(prefixes []netip.Prefix) []string {
+	out := make([]string, len(prefixes))
+	for i, p := range prefixes {
+		out[i] = p.String()
+	}
+	return out
+}
