@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -105,6 +106,9 @@ func moduleDirs(versions map[string]string) (map[string]string, error) {
 	}
 }
 
+// legal are the names of licences and notices: LICENSE, LICENSE.txt, LICENSE-MIT, ...
+var legal = regexp.MustCompile(`(?i)^(licen[sc]e|copying|notice)([.-]|$)`)
+
 // read takes the licences and notices at the top of a module.
 func (m *module) read(dir string) error {
 	entries, err := os.ReadDir(dir)
@@ -112,8 +116,7 @@ func (m *module) read(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		name, _, _ := strings.Cut(strings.ToUpper(e.Name()), ".")
-		if e.IsDir() || !slices.Contains([]string{"LICENSE", "LICENCE", "COPYING", "NOTICE"}, name) {
+		if e.IsDir() || !legal.MatchString(e.Name()) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))

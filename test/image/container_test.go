@@ -98,11 +98,11 @@ func (r *running) cgroup() cgroup { return cgroup{r.id} }
 
 func (p pod) spec(c container, id string) *oci.Spec {
 	p.t.Helper()
-	root := host.root
+	root := host(p.t).root
 	if c.root != "" {
 		root = c.root
 	}
-	entrypoint := host.Config.Entrypoint
+	entrypoint := host(p.t).Config.Entrypoint
 	if len(c.entrypoint) > 0 {
 		entrypoint = c.entrypoint
 	}
@@ -115,7 +115,7 @@ func (p pod) spec(c container, id string) *oci.Spec {
 		Root:    &oci.Root{Path: root, Readonly: true},
 		Process: &oci.Process{
 			Args: append(slices.Clone(entrypoint), c.args...),
-			Env:  append(slices.Clone(host.Config.Env), c.env...),
+			Env:  append(slices.Clone(host(p.t).Config.Env), c.env...),
 			Cwd:  "/",
 			User: oci.User{UID: c.uid, GID: c.uid},
 			// What containerd sets for capabilities that are added: inheritable and ambient stay empty.

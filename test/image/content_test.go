@@ -18,7 +18,7 @@ const maxSize = 35_000_000
 
 // each runs a test for every platform that was built.
 func each(t *testing.T, test func(t *testing.T, i *image)) {
-	for platform, i := range built {
+	for platform, i := range allImages(t) {
 		t.Run(platform, func(t *testing.T) { test(t, i) })
 	}
 }

@@ -29,7 +29,7 @@ func TestEachExtensionIsNeeded(t *testing.T) {
 				p.Pod.Feed(vpnRules(family), family+"-"+backend+"-restore --noflush")
 			}
 			root := filepath.Join(t.TempDir(), "root")
-			if err := os.CopyFS(root, os.DirFS(host.root)); err != nil {
+			if err := os.CopyFS(root, os.DirFS(host(t).root)); err != nil {
 				t.Fatal(err)
 			}
 			c := p.everything(backend, root)
@@ -100,7 +100,7 @@ func (p pod) trouble(c container) string {
 		r.Kill()
 		_ = p.runtime("delete", "--force", r.id).Run()
 		whole := c
-		whole.root, whole.args = host.root, []string{"cleanup"}
+		whole.root, whole.args = host(p.t).root, []string{"cleanup"}
 		if out := p.exec(whole); out.Exit != 0 {
 			p.t.Errorf("cleanup: %v\n%s", out.Err, out.Stderr)
 		}

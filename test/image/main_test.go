@@ -8,50 +8,64 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// scratch is where the image was built; built are the images by platform, and host is the one that runs here.
-var (
-	scratch string
-	built   = map[string]*image{}
-	host    *image
-)
+// scratch is where the image is built.
+var scratch string
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+func TestMain(m *testing.M) { os.Exit(run(m)) }
 
-// buildAndRun builds for this machine's platform, or for those in PLATFORMS.
-func buildAndRun(m *testing.M) int {
+func run(m *testing.M) int {
 	var err error
 	if scratch, err = os.MkdirTemp("", fmt.Sprintf("rf%d-image-", os.Getpid())); err != nil { // a name that "make clean" knows
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer os.RemoveAll(scratch)
-	if err := buildImages(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
 	return m.Run()
 }
 
-func buildImages() error {
-	own := "linux/" + runtime.GOARCH
-	platforms := cmp.Or(os.Getenv("PLATFORMS"), own)
+// images are those that were built, by platform: for this machine's, or for those in PLATFORMS. The first test that needs one waits.
+var images = sync.OnceValues(func() (map[string]*image, error) {
+	platforms := cmp.Or(os.Getenv("PLATFORMS"), here)
 	if err := build(scratch, "../..", platforms); err != nil {
-		return err
+		return nil, err
 	}
+	built := map[string]*image{}
 	for platform := range strings.SplitSeq(platforms, ",") {
 		i, err := unpack(archive(scratch, platform), filepath.Join(scratch, filepath.Base(platform)))
 		if err != nil {
-			return fmt.Errorf("image for %s: %w", platform, err)
+			return nil, fmt.Errorf("image for %s: %w", platform, err)
 		}
 		built[platform] = i
 	}
-	if host = built[own]; host == nil {
-		return fmt.Errorf("PLATFORMS=%s: must have %s, which runs here", platforms, own)
+	if built[here] == nil {
+		return nil, fmt.Errorf("PLATFORMS=%s: must have %s, which runs here", platforms, here)
 	}
-	return nil
+	return built, nil
+})
+
+// here is the platform that can be run.
+const here = "linux/" + runtime.GOARCH
+
+// host is the image for it.
+func host(t *testing.T) *image {
+	t.Helper()
+	return allImages(t)[here]
+}
+
+func allImages(t *testing.T) map[string]*image {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("to build and run the image needs root (make test runs these tests; make unit runs those that do not)")
+	}
+	built, err := images()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return built
 }
 
 func archive(dir, platform string) string {

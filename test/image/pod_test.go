@@ -102,7 +102,7 @@ func TestAsKubernetesRunsIt(t *testing.T) {
 			if !slices.Equal(c.caps, test.caps) {
 				t.Fatalf("the container has %v; this test is of %v", c.caps, test.caps)
 			}
-			before := tree(t, host.root)
+			before := tree(t, host(t).root)
 			r := p.start(c)
 			d := r.await("the agent is ready", ready)
 			if d.Firewall.Backend != test.backend || len(d.Firewall.Degraded) > 0 {
@@ -119,7 +119,7 @@ func TestAsKubernetesRunsIt(t *testing.T) {
 				t.Errorf("SIGTERM: exit code %d, %v\n%s", code, err, r.Output())
 			}
 			p.holds()
-			if after := tree(t, host.root); after != before {
+			if after := tree(t, host(t).root); after != before {
 				t.Errorf("the root file system was\n%s\nand is\n%s", before, after)
 			}
 			if got := c.written(t); !slices.Equal(got, test.written) {
@@ -211,6 +211,21 @@ func TestWithoutNetAdmin(t *testing.T) {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}
 		})
+	}
+}
+
+// TestHostNetwork: in a pod with hostNetwork the container ends with a message, and writes nothing.
+func TestHostNetwork(t *testing.T) {
+	p := newPod(t)
+	c := p.injected(fromConfigMap("auto"), networks)
+	c.env = append(c.env, "HOST_IP="+rig.Pod4.String()) // the last of a name counts
+	before := p.Snapshot()
+	out := p.exec(c)
+	if out.Exit != 2 || !strings.Contains(out.Stderr, "--host-network") {
+		t.Errorf("exit code %d: %s", out.Exit, out.Stderr)
+	}
+	if after := p.Snapshot(); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
 }
 

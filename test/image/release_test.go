@@ -14,7 +14,7 @@ func TestTwoBuildsAreTheSame(t *testing.T) {
 	if err := copySource(source); err != nil {
 		t.Fatal(err)
 	}
-	platform := "linux/" + host.Architecture
+	platform := "linux/" + host(t).Architecture
 	first, err := os.ReadFile(archive(scratch, platform))
 	if err != nil {
 		t.Fatal(err)
@@ -29,8 +29,8 @@ func TestTwoBuildsAreTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second.digest != host.digest {
-		t.Errorf("the same source gave %s and %s", host.digest, second.digest)
+	if second.digest != host(t).digest {
+		t.Errorf("the same source gave %s and %s", host(t).digest, second.digest)
 	}
 	if again, err := os.ReadFile(archive(scratch, platform)); err != nil || string(again) != string(first) {
 		t.Errorf("the archives differ (%v)", err)
