@@ -63,6 +63,8 @@ type agentFlags struct {
 	logLevel  string
 	logFormat string
 	dryRun    bool
+	// hostNetwork says that a fence in a host's network namespace is meant.
+	hostNetwork bool
 }
 
 func (f *agentFlags) register(fs *pflag.FlagSet) {
@@ -74,6 +76,7 @@ func (f *agentFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.listen, "listen", ":9604", "HTTP address")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", "json", "json, or console for people")
+	fs.BoolVar(&f.hostNetwork, "host-network", false, "fence even a host's network namespace, which is for everything on that node, and refused without this flag")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print what would be written, as lines for a root shell, and write nothing")
 }
 
@@ -243,6 +246,9 @@ func (f *agentFlags) parse() (agentConfig, error) {
 		Lifelines: c.lifelines, Known: knownLifelines(),
 		ReadyWhen: agent.Readiness(f.readyWhen), Resync: f.resync}
 	if err := f.into(&c.Config); err != nil {
+		return c, err
+	}
+	if err := f.refuseHost(c.Hosts); err != nil {
 		return c, err
 	}
 	c.warn()
