@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // clone copies a tree of decoded JSON.
@@ -78,7 +79,7 @@ func field(m map[string]any, at, name string) (map[string]any, error) {
 	case map[string]any:
 		return v, nil
 	default:
-		return nil, fmt.Errorf("%s.%s: is %s, want an object", at, name, typeName(v))
+		return nil, fmt.Errorf("%s: is %s, want an object", strings.TrimPrefix(at+"."+name, "."), typeName(v))
 	}
 }
 

@@ -28,26 +28,20 @@ type workload struct {
 	inits, containers, volumes []map[string]any
 }
 
-// kinds are what pods are found in, with the path to the pod.
-var kinds = map[string]struct{ group, at string }{
-	"Deployment":  {"apps/", "spec.template"},
-	"StatefulSet": {"apps/", "spec.template"},
-	"Pod":         {"v1", ""},
-}
+// kinds are what pods are found in, with the API group.
+var kinds = map[string]string{"Deployment": "apps/", "StatefulSet": "apps/", "Pod": "v1"}
 
 // supported reports whether the object is of a kind that can be fenced.
 func supported(object map[string]any) bool {
-	k, ok := kinds[text(object, "kind")]
-	return ok && strings.HasPrefix(text(object, "apiVersion"), k.group)
+	group, ok := kinds[text(object, "kind")]
+	return ok && strings.HasPrefix(text(object, "apiVersion"), group)
 }
 
 // open finds the pod in an object of a supported kind.
 func open(object map[string]any, namespace string) (*workload, error) {
 	w := &workload{kind: text(object, "kind"), at: "spec"}
-	pod := object
-	var err error
+	pod, at := object, ""
 	if w.kind != "Pod" {
-		w.at = "spec.template.spec"
 		outer, err := field(object, "", "spec")
 		if err != nil {
 			return nil, err
@@ -55,21 +49,20 @@ func open(object map[string]any, namespace string) (*workload, error) {
 		if pod, err = field(outer, "spec", "template"); err != nil {
 			return nil, err
 		}
+		at, w.at = "spec.template", "spec.template.spec"
 	}
-	if w.object, err = field(object, "", "metadata"); err != nil {
-		return nil, err
-	}
-	if w.meta, err = field(pod, strings.TrimSuffix(w.at, ".spec"), "metadata"); err != nil {
-		return nil, err
-	}
-	if w.spec, err = field(pod, strings.TrimSuffix(w.at, "spec"), "spec"); err != nil {
+	var err error
+	if w.spec, err = field(pod, at, "spec"); err != nil {
 		return nil, err
 	}
 	if w.spec == nil {
 		return nil, fmt.Errorf("%s: is missing", w.at)
 	}
-	if w.meta == nil {
-		w.meta = child(pod, "metadata")
+	if w.object, err = metadata(object, ""); err != nil {
+		return nil, err
+	}
+	if w.meta, err = metadata(pod, at); err != nil {
+		return nil, err
 	}
 	w.name, w.namespace = text(w.object, "name"), text(w.object, "namespace")
 	if w.name == "" {
@@ -79,6 +72,20 @@ func open(object map[string]any, namespace string) (*workload, error) {
 		w.namespace = namespace
 	}
 	return w, w.lists()
+}
+
+// metadata returns an object's, made if it is absent.
+func metadata(of map[string]any, at string) (map[string]any, error) {
+	meta, err := field(of, at, "metadata")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"annotations", "labels"} {
+		if _, err := field(meta, "metadata", name); err != nil {
+			return nil, err
+		}
+	}
+	return child(of, "metadata"), nil
 }
 
 func (w *workload) lists() (err error) {

@@ -104,9 +104,14 @@ func blank(text string) bool {
 	return true
 }
 
+// decode reads JSON as JSON: it may hold characters that YAML must not.
 func decode(text string) (map[string]any, error) {
 	var v any
-	if err := yamljson.Unmarshal([]byte(text), &v); err != nil {
+	if plain := []byte(strings.TrimPrefix(text, "---")); json.Valid(plain) {
+		if err := json.Unmarshal(plain, &v); err != nil {
+			return nil, err
+		}
+	} else if err := yamljson.Unmarshal([]byte(text), &v); err != nil {
 		return nil, err
 	}
 	object, ok := v.(map[string]any)
@@ -144,31 +149,36 @@ func (d Document) Rewrite(object map[string]any) (Rewriting, error) {
 		text, err := rewriteJSON(d.Text, d.Object, after)
 		return Rewriting{Text: text, Edits: udiff.Lines(d.Text, text)}, err
 	}
-	if _, err := yamljson.Marshal(after); err != nil {
-		return Rewriting{}, fmt.Errorf("write the object as YAML: %w", err)
+	text, err := anew(d.Text, after)
+	if err != nil {
+		return Rewriting{}, err
 	}
 	if edits, ok := splice(d.Text, d.Object, after); ok {
-		text, err := udiff.Apply(d.Text, edits)
+		spliced, err := udiff.Apply(d.Text, edits)
 		// The proof is in the reading.
-		if got, bad := decode(text); err == nil && bad == nil && reflect.DeepEqual(got, after) {
-			return Rewriting{Text: text, Edits: edits}, nil
+		if got, bad := decode(spliced); err == nil && bad == nil && reflect.DeepEqual(got, after) {
+			return Rewriting{Text: spliced, Edits: edits}, nil
 		}
 	}
-	text, err := anew(d.Text, after)
-	return Rewriting{Text: text, Edits: udiff.Lines(d.Text, text), Anew: true}, err
+	return Rewriting{Text: text, Edits: udiff.Lines(d.Text, text), Anew: true}, nil
 }
 
-// anew encodes the object behind the old separator.
+// anew encodes the object behind the old separator. Not every string that can be read can be written.
 func anew(old string, object map[string]any) (string, error) {
 	data, err := yamljson.Marshal(object)
+	if err == nil {
+		var got map[string]any
+		if got, err = decode(string(data)); err == nil && !reflect.DeepEqual(got, object) {
+			err = errors.New("it would read differently")
+		}
+	}
 	if err != nil {
-		return "", fmt.Errorf("encode the object: %w", err)
+		return "", fmt.Errorf("write the object as YAML: %w", err)
 	}
-	head := ""
 	if first, _, _ := strings.Cut(old, "\n"); separator(first) {
-		head = "---\n"
+		return "---\n" + string(data), nil
 	}
-	return head + string(data), nil
+	return string(data), nil
 }
 
 // splice returns changes of lines of block-style YAML.

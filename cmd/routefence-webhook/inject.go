@@ -37,13 +37,7 @@ Warnings, and why nothing was done where nothing was, go to standard error. Exit
 				return usage("-f: is not given; want a file, or - for standard input")
 			}
 			i := injector{options: o, warn: cmd.ErrOrStderr()}
-			out, err := i.files(cmd.InOrStdin(), files, diff)
-			if err != nil {
-				return &exitError{exitFailed, err}
-			}
-			i.conclude()
-			_, err = io.WriteString(cmd.OutOrStdout(), out)
-			return err
+			return i.print(cmd, files, diff)
 		},
 	}
 	f.register(cmd.Flags())
@@ -62,6 +56,19 @@ type injector struct {
 	// fenced counts objects that have the fence now, why the reasons of those that do not.
 	fenced int
 	why    []string
+}
+
+// print puts nothing out unless all could be done.
+func (i *injector) print(cmd *cobra.Command, files []string, diff bool) error {
+	out, err := i.files(cmd.InOrStdin(), files, diff)
+	if err != nil {
+		return &exitError{exitFailed, err}
+	}
+	i.conclude()
+	if _, err := io.WriteString(cmd.OutOrStdout(), out); err != nil {
+		return &exitError{exitFailed, err}
+	}
+	return nil
 }
 
 // files returns what is to be printed for all of them.

@@ -33,28 +33,32 @@ Exit code 0 without errors (warnings may be there), 1 with errors, 2 for what ca
 			if len(files) == 0 {
 				return usage("-f: is not given; want a file with a Shoot, or - for standard input")
 			}
-			var l linter
-			for _, name := range files {
-				if err := l.read(cmd.InOrStdin(), name); err != nil {
-					return &exitError{exitUsage, err}
-				}
-			}
-			findings, err := l.findings()
-			if err != nil {
-				return err
-			}
-			if err := printFindings(cmd.OutOrStdout(), output, findings); err != nil {
-				return &exitError{exitFailed, err}
-			}
-			if slices.ContainsFunc(findings, func(f lint.Finding) bool { return f.Severity == lint.Error }) {
-				return &exitError{code: exitFailed}
-			}
-			return nil
+			return lintFiles(cmd, files, output)
 		},
 	}
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file with a Shoot, Seed or Cluster, - for standard input (may be repeated)")
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return cmd
+}
+
+func lintFiles(cmd *cobra.Command, files []string, output string) error {
+	var l linter
+	for _, name := range files {
+		if err := l.read(cmd.InOrStdin(), name); err != nil {
+			return &exitError{exitUsage, err}
+		}
+	}
+	findings, err := l.findings()
+	if err != nil {
+		return err
+	}
+	if err := printFindings(cmd.OutOrStdout(), output, findings); err != nil {
+		return &exitError{exitFailed, err}
+	}
+	if slices.ContainsFunc(findings, func(f lint.Finding) bool { return f.Severity == lint.Error }) {
+		return &exitError{code: exitFailed}
+	}
+	return nil
 }
 
 // linter collects Shoots, each with the Seed that came with it, and Seeds.
