@@ -102,6 +102,15 @@ func healthy(metrics, way tally) string {
 	return text + ", and packets to nodes can only leave by the VPN"
 }
 
+// reason is why a check failed, in a text without its line in the list. What a request came to says nothing without the request.
+func (r Result) reason() string {
+	switch r.Kind {
+	case NodesReady, PodsRunning, MetricsReady, Fence, Leak:
+		return strings.ReplaceAll(r.Message, "\n", "; ")
+	}
+	return r.Name + ": " + r.Message
+}
+
 // mostReasons is how many reasons a summary gives; the results have them all.
 const mostReasons = 3
 
@@ -111,7 +120,7 @@ func reasons(results []Result, kinds ...Kind) string {
 	seen := map[string]bool{}
 	for _, k := range kinds {
 		for _, r := range results {
-			if text := r.Name + ": " + r.Message; r.Kind == k && r.Outcome != Passed && r.Message != "" && !seen[text] {
+			if text := r.reason(); r.Kind == k && r.Outcome != Passed && r.Message != "" && !seen[text] {
 				seen[text] = true
 				out = append(out, text)
 			}

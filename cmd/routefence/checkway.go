@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -83,11 +82,11 @@ func (x *examination) address(t *trial, a netip.Addr) {
 	r := check.Result{Group: check.Way, Kind: check.Leak, Name: fmt.Sprintf("%s is not reached past the VPN", a), Outcome: check.Passed}
 	var leaks []string
 	if answer.State == explain.NotNode {
-		leaks = append(leaks, fmt.Sprintf("the node's address is in no fenced network (%s)", strings.Join(prefixTexts(t.policy.Networks), ", ")))
+		leaks = append(leaks, fmt.Sprintf("%s, a node's address, is in no fenced network (fenced: %s)", a, brief(t.policy.Networks)))
 	}
 	for _, e := range answer.Exceptions {
 		if e.State == verdict.Leaking {
-			leaks = append(leaks, fmt.Sprintf("by %s: %s", e.Interface, e.Cause))
+			leaks = append(leaks, fmt.Sprintf("%s can be reached by %s: %s", a, e.Interface, e.Cause))
 		}
 	}
 	for _, link := range t.fenced {
@@ -116,15 +115,7 @@ func where(a explain.Answer) string {
 func reached(a netip.Addr, link string) error {
 	o := dial.Try(selftest.Attempt{Addr: a, Protocol: selftest.TCP, Interface: link})
 	if o.Step == selftest.Connected {
-		return errors.New("a connection bound to " + link + " reaches port 10250")
+		return fmt.Errorf("a connection bound to %s really reaches %s, port 10250", link, a)
 	}
 	return nil
-}
-
-func prefixTexts(prefixes []netip.Prefix) []string {
-	out := make([]string, len(prefixes))
-	for i, p := range prefixes {
-		out[i] = p.String()
-	}
-	return out
 }

@@ -79,7 +79,7 @@ func (s *seed) start() {
 	s.t.Helper()
 	file := func(name string) string { return filepath.Join(s.dir, name) }
 	s.server = s.space.Start(command(s.t, nil, "server/build.sh"), "--etcd-servers="+etcdURL, "--secure-port="+serverPort,
-		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.0.0.0/24",
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.0.0.0/24", "--enable-aggregator-routing=true",
 		"--authorization-mode=RBAC", "--client-ca-file="+file("ca.crt"), "--tls-cert-file="+file("server.crt"),
 		"--tls-private-key-file="+file("server.key"), "--service-account-issuer=https://seed.test",
 		"--service-account-key-file="+file("accounts.key"), "--service-account-signing-key-file="+file("accounts.key"),
