@@ -79,6 +79,6 @@ Exit codes: 0 as asked, 1 not so, 2 usage error.`,
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newInject(), newLint(), newVersion())
+	root.AddCommand(newServe(), newInject(), newLint(), newVersion())
 	return root
 }

@@ -142,5 +142,15 @@ func (c *Client) Post(ctx context.Context, path string, object []byte) error {
 	return body.Close()
 }
 
+// Put replaces an object and returns what it is then. The server refuses it if the object has changed since the version in it.
+func (c *Client) Put(ctx context.Context, path string, object []byte) ([]byte, error) {
+	result := c.rest.Put().MaxRetries(0).AbsPath(path).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(bytes.Clone(object)).Do(ctx)
+	// Error reads what the server says of a failure, which Raw does not.
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	return result.Raw()
+}
+
 // Close ends connections that no request uses.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }

@@ -66,6 +66,7 @@ func newSeed(t rig.T, lab *rig.Lab) *seed {
 func (s *seed) trust() {
 	s.admin = s.config("admin")
 	s.admin.QPS, s.admin.Burst = 1000, 1000
+	s.admin.WarningHandlerWithContext = rest.NoWarnings{}
 	// As data and not as a file, or client-go would go on with what it has read of the file for five minutes.
 	var err error
 	if s.admin.CAData, err = os.ReadFile(s.admin.CAFile); err != nil {
@@ -84,6 +85,8 @@ func (s *seed) start() {
 		"--tls-private-key-file="+file("server.key"), "--service-account-issuer=https://seed.test",
 		"--service-account-key-file="+file("accounts.key"), "--service-account-signing-key-file="+file("accounts.key"),
 		"--disable-admission-plugins=ServiceAccount,DefaultStorageClass",
+		// Webhooks are dialled at the addresses of their endpoints, as Gardener's API servers do: there is no kube-proxy here.
+		"--enable-aggregator-routing=true", "--allow-privileged=true",
 		// Debian's etcd is too old for this one and the server would say so for ever.
 		"--feature-gates=SizeBasedListCostEstimate=false")
 	s.ready()

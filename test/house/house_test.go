@@ -16,7 +16,7 @@ const module = "github.com/routefence/routefence/"
 
 // pure packages decide and never act: no clock, no goroutine, no kernel. They may import the standard library less what
 // acts, each other, and libraries that only compute.
-var pure = []string{"policy", "ranges", "shoot", "routes", "firewall", "verdict", "explain", "selftest", "check", "inject", "lint", "manifest"}
+var pure = []string{"policy", "ranges", "shoot", "routes", "firewall", "verdict", "explain", "selftest", "check", "inject", "lint", "pki", "manifest"}
 
 // computing are the libraries that pure packages may use.
 var computing = []string{"go4.org/netipx", "go.yaml.in/yaml/", "sigs.k8s.io/yaml", "k8s.io/apimachinery/pkg/api/resource",
@@ -36,6 +36,9 @@ var edges = map[string][]string{
 	"shoot/cache":        {},
 	"selftest/dial":      {"golang.org/x/sys/"},
 	"check/kube":         {"k8s.io/client-go/"},
+	"admission":          {"golang.org/x/sync/", "k8s.io/apimachinery/pkg/util/json", "go.uber.org/zap"},
+	"pki/rotation":       {"k8s.io/apimachinery/pkg/api/errors", "go.uber.org/zap"},
+	"lookup":             {"golang.org/x/sync/"},
 	"inject/typed":       {"k8s.io/api/"},
 }
 

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/routefence/routefence/admission"
+	"github.com/routefence/routefence/inject"
+	"github.com/routefence/routefence/lookup"
+)
+
+// judge decides about the objects that the webhook is asked about.
+type judge struct {
+	options inject.Options
+	facts   *lookup.Table[facts]
+}
+
+// decide puts the fence in. Where the object's own containers name the node networks nothing else is asked, so that the result
+// depends on the object alone: an API server that does not answer must not make the next reconcile roll a control plane. Where they
+// do not, the Cluster has to name them, and without its word nothing is let in.
+func (j judge) decide(ctx context.Context, o admission.Object) (admission.Verdict, error) {
+	options := j.options
+	options.Namespace = o.Namespace
+	result, err := inject.Mutate(o.Tree, options)
+	if err != nil {
+		return admission.Verdict{}, err
+	}
+	needed := result.Reason == inject.NoNetworks
+	if result.Outcome == inject.LeftAlone && !needed {
+		return admission.Verdict{Warnings: result.Warnings}, nil
+	}
+	f, err := j.facts.Get(ctx, o.Namespace)
+	switch {
+	case err != nil && needed:
+		return admission.Verdict{}, &admission.Unavailable{Err: fmt.Errorf("no container of the pod names the node networks, and the Cluster %s "+
+			"could not be read, so the pod cannot be fenced now; try again: %w", o.Namespace, err)}
+	case err != nil:
+		result.Warnings = append(result.Warnings, fmt.Sprintf("the Cluster %s could not be read, so its Shoot was not checked: %v", o.Namespace, err))
+	default:
+		options.Enforce = f.enforce
+		if needed {
+			options.Networks = f.networks
+		}
+		if result, err = inject.Mutate(o.Tree, options); err != nil {
+			return admission.Verdict{}, err
+		}
+		result.Warnings = append(result.Warnings, f.warnings...)
+	}
+	v := admission.Verdict{Warnings: result.Warnings}
+	if result.Outcome == inject.Injected {
+		v.Tree = result.Object
+	}
+	return v, nil
+}

@@ -1,0 +1,187 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// shortLived are lifetimes that a test can wait for: serving certificates change every 5 seconds, authorities every 10.
+var shortLived = []string{"--ca-lifetime=20s", "--serving-lifetime=10s", "--bundle-settle=2s", "--drain=2s"}
+
+// Certificates, authorities and replicas come and go, and nobody who creates a control plane notices.
+func TestRotationUnderLoad(t *testing.T) {
+	const namespace = "shoot--rotation--one"
+	i := installWebhook(t, shortLived...).start()
+	shootNamespace(t, namespace, &networks{spec: "10.250.0.0/16"})
+	f := startFlood(workload("kube-apiserver-ha", namespace), 4, 50*time.Millisecond)
+	bundles := map[string]int{}
+	deadline := time.Now().Add(24 * time.Second)
+	restarted := false
+	for time.Now().Before(deadline) || f.count() < 1000 {
+		bundles[i.bundle()]++
+		if !restarted && time.Until(deadline) < 12*time.Second {
+			restarted = true
+			i.end("10.9.0.11")
+			i.run("10.9.0.11")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	f.end(t)
+	most := 0
+	for b := range bundles {
+		most = max(most, authoritiesIn(b))
+	}
+	issued := i.metric("10.9.0.12", `routefence_webhook_certificates_made_total{certificate="serving"}`)
+	t.Logf("%d bundles, at most %d authorities in one, %v serving certificates of the replica that stayed", len(bundles), most, issued)
+	if len(bundles) < 3 || most < 2 || issued < 4 {
+		t.Error("nothing was rotated")
+	}
+	if left := i.metric("10.9.0.12", `routefence_webhook_certificate_expiry_seconds{certificate="serving"}`); left <= 0 || left > 10 {
+		t.Errorf("serving certificate with %v seconds left", left)
+	}
+}
+
+// Whoever applies the original manifest again, empties the Secret or puts in rubbish: both come back without a hand (FR-44).
+func TestWipedAndRepaired(t *testing.T) {
+	const namespace = "shoot--wiped--one"
+	i := installWebhook(t).start()
+	shootNamespace(t, namespace, &networks{spec: "10.250.0.0/16"})
+	good := i.bundle()
+	if authoritiesIn(good) != 1 {
+		t.Fatalf("bundle %s", good)
+	}
+	configurations := shared.typed.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	bundleIs := func(value string) func() error {
+		return func() error {
+			patch := fmt.Sprintf(`[{"op":"replace","path":"/webhooks/0/clientConfig/caBundle","value":%s}]`, value)
+			_, err := configurations.Patch(context.Background(), webhookName, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+			return err
+		}
+	}
+	original := find(t, i.objects, "MutatingWebhookConfiguration", webhookName)
+	for name, wipe := range map[string]func() error{
+		"removed": bundleIs("null"),
+		"replaced by the original": func() error {
+			u := original.DeepCopy()
+			live, err := of(u).Get(context.Background(), webhookName, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			u.SetResourceVersion(live.GetResourceVersion())
+			_, err = of(u).Update(context.Background(), u, metav1.UpdateOptions{})
+			return err
+		},
+		"deleted and applied": func() error {
+			if err := configurations.Delete(context.Background(), webhookName, metav1.DeleteOptions{}); err != nil {
+				return err
+			}
+			shared.apply(original)
+			return nil
+		},
+		"another authority": func() error {
+			return bundleIs(`"` + encoded(t, newAuthority(t, t.TempDir(), "foreign")) + `"`)()
+		},
+		"Secret emptied": func() error { i.emptySecret(); return nil },
+		"Secret spoilt": func() error {
+			_, err := shared.typed.CoreV1().Secrets(own).Patch(context.Background(), webhookSecret, types.MergePatchType,
+				[]byte(`{"data":{"ca.crt":"bm9uc2Vuc2U="}}`), metav1.PatchOptions{})
+			return err
+		},
+		"everything applied": func() error { shared.apply(i.objects...); return nil },
+	} {
+		begin := time.Now()
+		if err := wipe(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		eventually(t, soon, func() (string, bool) {
+			secret, err := shared.typed.CoreV1().Secrets(own).Get(context.Background(), webhookSecret, metav1.GetOptions{})
+			if err != nil {
+				return err.Error(), false
+			}
+			return name + ": " + i.bundle() + string(secret.Data["ca.crt"]), i.bundle() == good && string(secret.Data["ca.crt"]) == good
+		})
+		t.Logf("%s: as before after %s", name, time.Since(begin).Round(time.Millisecond))
+		i.awaitsReady(2)
+		u := workload("vpn-seed-server-ha", namespace)
+		eventually(t, soon, func() (string, bool) {
+			made, err := create(u, metav1.DryRunAll)
+			return fmt.Sprint(name, ": ", err), err == nil && fenced(t, made)
+		})
+	}
+}
+
+// An authority that cannot be replaced is told of while there is time, and what is served stays until its end.
+func TestExpiryIsToldOf(t *testing.T) {
+	i := installWebhook(t, "--ca-lifetime=20s", "--serving-lifetime=10s", "--bundle-settle=1s").start()
+	roles := shared.typed.RbacV1().Roles(own)
+	if _, err := roles.Patch(context.Background(), webhookName, types.JSONPatchType,
+		[]byte(`[{"op":"replace","path":"/rules/0/verbs","value":["get","watch"]}]`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	took := eventually(t, 19*time.Second, func() (string, bool) {
+		list, err := shared.typed.CoreV1().Events(own).List(context.Background(), metav1.ListOptions{})
+		if err != nil {
+			return err.Error(), false
+		}
+		var all strings.Builder
+		for _, e := range list.Items {
+			fmt.Fprintf(&all, "%s %s %s: %s\n", e.Type, e.Reason, e.InvolvedObject.Name, e.Message)
+		}
+		return words(all.String(), "Warning CertificateExpiring routefence-webhook-11", "could not be replaced", "cannot update")
+	})
+	left := i.metric("10.9.0.11", `routefence_webhook_certificate_expiry_seconds{certificate="authority"}`)
+	t.Logf("told %s after the right was taken, with %.1f of 20 seconds left", took.Round(time.Millisecond), left)
+	if left > 6.5 || left < 0 {
+		t.Errorf("%.1f of 20 seconds are left", left)
+	}
+	if text, code := i.get("10.9.0.11", "/readyz"); code != 200 {
+		t.Errorf("not ready although it is trusted still: %s", text)
+	}
+	shared.apply(i.objects...)
+	eventually(t, 20*time.Second, func() (string, bool) {
+		left := i.metric("10.9.0.11", `routefence_webhook_certificate_expiry_seconds{certificate="authority"}`)
+		return fmt.Sprint(left), left > 10
+	})
+}
+
+// Not before the live configuration trusts it, and Clusters can be read, does a replica say that it is ready.
+func TestReadyOnlyWhenTrusted(t *testing.T) {
+	i := installWebhook(t)
+	shared.dismantle(t)
+	i.run("10.9.0.11")
+	eventually(t, soon, func() (string, bool) {
+		text, code := i.get("10.9.0.11", "/readyz")
+		_, said := words(text, "not found")
+		return text, code == 503 && said
+	})
+	if text, code := i.get("10.9.0.11", "/healthz"); code != 200 {
+		t.Errorf("not alive: %s", text)
+	}
+	shared.apply(find(t, i.objects, "MutatingWebhookConfiguration", webhookName))
+	eventually(t, soon, func() (string, bool) {
+		text, code := i.get("10.9.0.11", "/readyz")
+		return text, code == 200
+	})
+	if trusted := i.metric("10.9.0.11", "routefence_webhook_trusted"); trusted != 1 {
+		t.Errorf("routefence_webhook_trusted %v", trusted)
+	}
+}
+
+// encoded is the certificate as JSON has it.
+func encoded(t *testing.T, a *authority) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(a.dir, "foreign.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(text)
+}
