@@ -262,7 +262,7 @@ func TestNodeNetworksOfTheCluster(t *testing.T) {
 	}
 	heard := &hearing{}
 	config := rest.CopyConfig(shared.admin)
-	config.WarningHandler = heard
+	config.WarningHandler, config.WarningHandlerWithContext = heard, nil
 	u := workload("kube-apiserver", empty)
 	plural, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
 	made, err = dynamic.NewForConfigOrDie(config).Resource(plural).Namespace(empty).Create(context.Background(), u, metav1.CreateOptions{})
