@@ -80,10 +80,18 @@ func (a *Agent) sever(o opening) {
 	if o.empty() {
 		return
 	}
-	ended, err := a.kernel.Connections.Sever(o.holds)
+	var peers []string
+	ended, err := a.kernel.Connections.Sever(func(peer netip.Addr, link int) bool {
+		held := o.holds(peer, link)
+		if name := peer.String(); held && !slices.Contains(peers, name) {
+			peers = append(peers, name)
+		}
+		return held
+	})
 	a.memory.severed += uint64(ended)
 	if ended > 0 {
-		a.log.Info("ended connections to nodes that ran outside of the tunnel", zap.Int("connections", ended))
+		// By name: the VPN's own process may have been among them, whose peer then belongs to --allow.
+		a.log.Info("ended connections to nodes that ran outside of the tunnel", zap.Int("connections", ended), zap.Strings("peers", few(peers)))
 	}
 	if err != nil {
 		a.log.Warn("connections to nodes outside of the tunnel may hang", zap.Error(err))

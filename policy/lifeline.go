@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/routefence/routefence/ranges"
 )
 
-// Lifeline is an address that the pod itself lives by: its own, its gateway, its DNS server, its API server.
+// Lifeline is an address that the pod itself lives by: its own, its gateway, its DNS server, its API server, its VPN's other end.
 type Lifeline struct {
 	Addr netip.Addr
 	// Name says what it is, as in "DNS server".
@@ -43,13 +44,18 @@ func (p Policy) Refuse(lifelines []Lifeline) (Policy, []error) {
 	var kept []netip.Prefix
 	var refused []error
 	for _, n := range p.Networks {
-		i := slices.IndexFunc(lifelines, func(l Lifeline) bool { return n.Contains(l.Addr) })
-		if i < 0 {
+		var held []string
+		for _, l := range lifelines {
+			if what := l.Name + " " + l.Addr.String(); n.Contains(l.Addr) && !slices.Contains(held, what) {
+				held = append(held, what)
+			}
+		}
+		if len(held) == 0 {
 			kept = append(kept, n)
 			continue
 		}
-		refused = append(refused, &InvalidNetworkError{n.String(), fmt.Errorf("holds the pod's %s %s and is not fenced, as --lifelines=refuse asks",
-			lifelines[i].Name, lifelines[i].Addr)})
+		refused = append(refused, &InvalidNetworkError{n.String(),
+			fmt.Errorf("holds the pod's %s and is not fenced, as --lifelines=refuse asks", strings.Join(held, ", "))})
 	}
 	p.Networks = kept
 	p.Allow = ranges.Of(p.Allow...).Intersect(ranges.Of(kept...)).Prefixes()

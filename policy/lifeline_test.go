@@ -35,7 +35,7 @@ func TestLifelines(t *testing.T) {
 	if len(rest.Networks) != 1 || rest.Networks[0].String() != "172.16.0.0/12" || len(rest.Allow) != 0 {
 		t.Errorf("left %v, allowed %v", rest.Networks, rest.Allow)
 	}
-	if len(refused) != 1 || !strings.Contains(refused[0].Error(), `"10.0.0.0/8": holds the pod's DNS server 10.96.0.10`) {
+	if len(refused) != 1 || !strings.Contains(refused[0].Error(), `"10.0.0.0/8": holds the pod's DNS server 10.96.0.10, the same again 10.96.0.10, own address 10.1.178.85 and`) {
 		t.Errorf("refused %v", refused)
 	}
 }

@@ -66,6 +66,11 @@ type Link struct {
 	Saved *uint32
 	// Addrs are the interface's own addresses.
 	Addrs []netip.Addr
+	// Lower is the index of the link that this one sends by (a macvlan, a vlan, a tunnel), Master that of the bridge or bond that it is
+	// a port of, or 0.
+	Lower, Master int
+	// Outer and Peer are the outer addresses of a tunnel, its own and that of its other end, where the kernel knows them.
+	Outer, Peer netip.Addr
 }
 
 // Action is what a rule does with a packet it selects.
@@ -165,16 +170,29 @@ func (s State) Link(index int) (Link, bool) {
 
 // Fenced returns the present interfaces that node traffic must not leave by: those the policy names, and those that are
 // in the fence's link group although it no longer names them. A renamed eth0 stays fenced that way (FR-20: a firewall rule for a
-// name goes quiet when the name changes).
+// name goes quiet when the name changes). What is stacked on one of them, and is no tunnel, leaves by it and counts as well.
 func (s State) Fenced(p policy.Policy) []Link {
-	var out []Link
-	for _, l := range s.Links {
-		role := p.Role(l.Name)
-		if role == policy.Fenced || role == policy.Other && l.Group == Group && l.Name != "lo" {
-			out = append(out, l)
+	fenced := map[int]bool{}
+	for grown := true; grown; {
+		grown = false
+		for _, l := range s.Links {
+			if !fenced[l.Index] && s.isFenced(p, l, fenced) {
+				fenced[l.Index], grown = true, true
+			}
 		}
 	}
-	return out
+	return slices.DeleteFunc(slices.Clone(s.Links), func(l Link) bool { return !fenced[l.Index] })
+}
+
+// isFenced judges one link, given those that are known to be fenced.
+func (s State) isFenced(p policy.Policy, l Link, known map[int]bool) bool {
+	switch role := p.Role(l.Name); {
+	case role != policy.Other || l.Name == "lo":
+		return role == policy.Fenced
+	case l.Group == Group || known[l.Lower]:
+		return true
+	}
+	return slices.ContainsFunc(s.Links, func(port Link) bool { return port.Master == l.Index && known[port.Index] })
 }
 
 // Adopted returns the networks that the fence in the kernel holds: what an earlier process of ours left standing.
@@ -229,8 +247,9 @@ func (s State) DefaultLinks() []string {
 	return out
 }
 
-// Lifelines returns what the pod lives by on its fenced interfaces: their addresses, and the gateways of their default
-// routes. A gateway of some other route is no lifeline: a foreign route by a node's address must not open that node.
+// Lifelines returns what the pod lives by on its fenced interfaces: their addresses, the gateways of their default routes, and the
+// other ends of tunnels that run over them. A gateway of some other route is no lifeline: a foreign route by a node's address must not
+// open that node.
 func (s State) Lifelines(p policy.Policy) []policy.Lifeline {
 	var out []policy.Lifeline
 	for _, l := range s.Fenced(p) {
@@ -243,6 +262,22 @@ func (s State) Lifelines(p policy.Policy) []policy.Lifeline {
 					out = append(out, policy.Lifeline{Addr: h.Gateway, Name: "gateway on " + l.Name})
 				}
 			}
+		}
+	}
+	return append(out, s.peers(p)...)
+}
+
+// peers returns the other ends of the VPN's tunnels that are known to run over fenced interfaces: by the link below, or by their own
+// address. Those within another tunnel (bond0-ip6tnl0 over bond0) are reached through that, or not at all.
+func (s State) peers(p policy.Policy) []policy.Lifeline {
+	fenced := s.Fenced(p)
+	var out []policy.Lifeline
+	for _, l := range s.Links {
+		over := func(f Link) bool {
+			return f.Index == l.Lower || l.Lower == 0 && l.Outer.IsValid() && slices.Contains(f.Addrs, l.Outer)
+		}
+		if p.Role(l.Name) == policy.Tunnel && l.Peer.IsValid() && slices.ContainsFunc(fenced, over) {
+			out = append(out, policy.Lifeline{Addr: l.Peer, Name: "other end of tunnel " + l.Name})
 		}
 	}
 	return out

@@ -47,7 +47,7 @@ func (f *fenceFlags) registerFence(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.fenced, "fence-interfaces", []string{"eth0"}, "interfaces node traffic must never leave by; shell patterns")
 	fs.StringArrayVar(&f.tunnels, "tunnel-interfaces", []string{"tun0,bond0*"}, "interfaces of the VPN; shell patterns")
 	fs.StringArrayVar(&f.allow, "allow", nil, "CIDRs inside node networks that stay reachable")
-	fs.StringVar(&f.lifelines, "lifelines", "keep", "a node network that holds the pod's own address, gateway, DNS or API server: keep that address reachable, or refuse the network")
+	fs.StringVar(&f.lifelines, "lifelines", "keep", "a node network that holds the pod's own address, gateway, DNS, API server or a tunnel's other end: keep that address reachable, or refuse the network")
 	fs.StringVar(&f.firewall, "firewall", "auto", "iptables backend: auto, nft or legacy")
 	fs.StringVar(&f.translation, "translation", "auto", "follow NETMAP and DNAT of node networks in nat OUTPUT: auto or off")
 }

@@ -88,7 +88,9 @@ func (k *Kernel) links() ([]routes.Link, error) {
 			Index: a.Index, Name: a.Name, Group: a.Group,
 			Up:    a.RawFlags&unix.IFF_UP != 0 && a.RawFlags&unix.IFF_RUNNING != 0,
 			Saved: savedGroup(a.AltNames),
+			Lower: lowerOf(l), Master: a.MasterIndex,
 		}
+		link.Outer, link.Peer = endsOf(l)
 		for _, addr := range addrs {
 			if ip, ok := netip.AddrFromSlice(addr.IP); ok && addr.LinkIndex == a.Index {
 				link.Addrs = append(link.Addrs, ip.Unmap())

@@ -2,7 +2,9 @@ package rtnl
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/routefence/routefence/policy"
 	"github.com/routefence/routefence/routes"
@@ -25,6 +27,12 @@ func pod(t *testing.T) *Kernel {
 		"ip -6 addr add fd00:10:1::85/64 dev eth0 nodad", "ip -6 route add default via fd00:10:1::1 dev eth0",
 	} {
 		netns.Run(t, line)
+	}
+	// The kernel makes the local route of an IPv6 address in its own time.
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(netns.Run(t, "ip -6 route show table local"), "local fd00:10:1::85"); {
+		if time.Now().After(deadline) {
+			t.Fatal("the pod's IPv6 address has no local route")
+		}
 	}
 	k, err := New()
 	if err != nil {

@@ -94,8 +94,13 @@ func TestConnectionsOutsideOfTheTunnelEnd(t *testing.T) {
 			_ = c.SetDeadline(time.Time{})
 			go func() { _, err := c.Read(make([]byte, 1)); ended <- err }()
 		}
-		startReady(t, r, backend)
+		s := startReady(t, r, backend)
 		stood := time.Now()
+		for _, to := range []netip.Addr{rig.Node4, rig.Node6} {
+			if !strings.Contains(s.Output(), `"`+to.String()+`"`) {
+				t.Errorf("the log does not name %s: %s", to, s.tail())
+			}
+		}
 		for range 2 {
 			select {
 			case err := <-ended:

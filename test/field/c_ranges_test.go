@@ -3,6 +3,8 @@ package field
 import (
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -131,6 +133,59 @@ func TestFR26Lifelines(t *testing.T) {
 		t.Errorf("ready %v: %s", d.Ready, d.Message)
 	}
 	expectFenced(t, r, "the other network", rig.Node6)
+}
+
+// lifelines are what a pod may live by and the kernel or the file system tells, all inside of the bench's node network.
+var lifelines = map[string]string{
+	"10.250.0.1": "gateway on eth0",
+	"10.250.0.2": "DNS server",
+	"10.250.0.3": "API server",
+	"10.250.0.4": "other end of tunnel tun0",
+	"10.250.0.5": "own address on eth0",
+}
+
+// TestFR26EveryLifeline: each is kept by name and exactly, and nothing beside it; or all are named as the reason of a refusal. The kernel
+// knows the other end of a vxlan, not that of an OpenVPN (decision 13).
+func TestFR26EveryLifeline(t *testing.T) {
+	r := bench(t)
+	resolv := filepath.Join(r.Dir, "resolv.conf")
+	must(t, os.WriteFile(resolv, []byte("search svc\nnameserver 10.250.0.2\n"), 0o600))
+	wrap := []string{"env", "KUBERNETES_SERVICE_HOST=10.250.0.3", "unshare", "-m", "sh", "-ec", `mount --bind "$1" /etc/resolv.conf; shift; exec "$@"`, "sh", resolv}
+	r.Pod.IP("addr add 10.250.0.5/32 dev eth0", "route replace default via 10.250.0.1 dev eth0 onlink",
+		"link add tun0 type vxlan id 4 dstport 4789 local 10.250.0.5 remote 10.250.0.4 dev eth0")
+	s := startWith(t, r, wrap, "--node-networks=10.250.0.0/24", "--firewall=nft", "--resync=1s", "--replies=off")
+	d := s.awaitReady()
+	exceptions := map[string]string{}
+	for _, e := range d.network("10.250.0.0/24").Exceptions {
+		if e.State == "Allowed" {
+			exceptions[strings.TrimSuffix(e.CIDR, "/32")] = e.Cause
+		}
+	}
+	for addr, name := range lifelines {
+		if !strings.Contains(exceptions[addr], name) {
+			t.Errorf("%s is no lifeline called %s: %v", addr, name, exceptions)
+		}
+		if addr != "10.250.0.5" { // which is the pod itself
+			expectAnswer(t, r, name, netip.MustParseAddr(addr), rig.AnswerNet)
+		}
+	}
+	if len(exceptions) != len(lifelines) {
+		t.Errorf("kept: %v", exceptions)
+	}
+	r.ResetCounters()
+	expectFenced(t, r, "beside the lifelines", netip.MustParseAddr("10.250.0.6"), rig.Node4)
+	s.Stop()
+	clean(t, r)
+	s = startWith(t, r, wrap, "--node-networks=10.250.0.0/24", "--firewall=nft", "--resync=1s", "--lifelines=refuse")
+	d = s.await("the network is refused", func(d document) bool { return strings.Contains(d.Message, "--lifelines=refuse") })
+	if d.Ready || len(d.Networks) > 0 {
+		t.Errorf("refused and ready %v, networks %s", d.Ready, d.cidrs())
+	}
+	for addr, name := range lifelines {
+		if !strings.Contains(d.Message, name) || !strings.Contains(d.Message, addr) {
+			t.Errorf("the refusal does not name the %s %s: %s", name, addr, d.Message)
+		}
+	}
 }
 
 // TestFR28: families are told by the value, in whatever order; a bad item is named and harms no other.

@@ -86,7 +86,11 @@ var mutations = []mutation{
 	{"nothing known, still ready", "agent/state.go",
 		`{"networks", NoNodeNetworks, noNetworks(d, reports)}`, `{"networks", NoNodeNetworks, nil}`, "agent", "TestNothingIsKnownNothingIsTouched"},
 	{"a renamed eth0 is let go", "routes/state.go",
-		`role == policy.Fenced || role == policy.Other && l.Group == Group && l.Name != "lo"`, `role == policy.Fenced`, "routes", "TestRenamedInterfaceStaysFenced"},
+		"case l.Group == Group || known", "case known", "routes", "TestRenamedInterfaceStaysFenced"},
+	{"what is stacked on eth0 is let go", "routes/state.go",
+		"case l.Group == Group || known[l.Lower]:", "case l.Group == Group:", "routes", "TestStackedOnFenced"},
+	{"the other end of any tunnel is kept", "routes/state.go",
+		"l.Peer.IsValid() && slices.ContainsFunc(fenced, over)", "l.Peer.IsValid() && (true || slices.ContainsFunc(fenced, over))", "routes", "TestPeersAreLifelines"},
 	{"4-in-6 sockets live on", "sockets/sockets.go",
 		"return a.Unmap()", "return a", "sockets", "TestSever"},
 }
