@@ -181,6 +181,23 @@ func TestRunWakes(t *testing.T) {
 	await("the burst")
 	netns.Run(t, "nft add table ip late")
 	await("a change after the burst")
+	// drain takes the wake-ups that are on their way.
+	drain := func() {
+		for range 4 {
+			select {
+			case <-woken:
+			default:
+			}
+			time.Sleep(60 * time.Millisecond)
+		}
+	}
+	netns.Run(t, "ipset create ROUTEFENCE4 hash:net")
+	drain()
+	netns.Run(t, "ipset add ROUTEFENCE4 10.0.0.0/8")
+	await("a member")
+	drain()
+	netns.Run(t, "ipset flush ROUTEFENCE4")
+	await("the flush of a set")
 	cancel()
 	select {
 	case <-ended:

@@ -64,11 +64,37 @@ const smallestMember = 4 + 4 + 8 + 8
 
 // listSet dumps one set. netlink.IpsetList does not tell members with "nomatch" from others.
 func listSet(name string) ([][]byte, error) {
+	return listing(name).Execute(unix.NETLINK_NETFILTER, 0)
+}
+
+func listing(name string) *nl.NetlinkRequest {
 	r := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_IPSET<<8|nl.IPSET_CMD_LIST, unix.NLM_F_DUMP|unix.NLM_F_ACK)
 	r.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: nl.NFNETLINK_V0})
 	r.AddData(nl.NewRtAttr(nl.IPSET_ATTR_PROTOCOL, nl.Uint8Attr(nl.IPSET_PROTOCOL)))
 	r.AddData(nl.NewRtAttr(nl.IPSET_ATTR_SETNAME, nl.ZeroTerminated(name)))
-	return r.Execute(unix.NETLINK_NETFILTER, 0)
+	return r
+}
+
+// headersOnly asks for a set without its members (IPSET_FLAG_LIST_HEADER).
+const headersOnly = 1 << 2
+
+// sizes returns how many members our sets have, IPv4 and IPv6: 0 for one that is not there or cannot be listed.
+func sizes(s *nl.NetlinkSocket) (out [2]uint32) {
+	for i, f := range policy.Families {
+		r := listing(firewall.SetNames[f])
+		r.AddData(nl.NewRtAttr(nl.IPSET_ATTR_FLAGS|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, headersOnly)))
+		r.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: {Socket: s, Seq: r.Seq}}
+		messages, err := r.Execute(unix.NETLINK_NETFILTER, 0)
+		if err != nil {
+			continue
+		}
+		for _, m := range messages {
+			if n := nested(attributes(m)[nl.IPSET_ATTR_DATA])[nl.IPSET_ATTR_ELEMENTS]; len(n) == 4 {
+				out[i] = binary.BigEndian.Uint32(n)
+			}
+		}
+	}
+	return out
 }
 
 // appendMembers adds the members that a list of entries holds. There may be ten thousand: nothing is allocated for one.

@@ -12,9 +12,20 @@ import (
 // subscribePause keeps a kernel that refuses the subscription from being asked in a tight loop.
 const subscribePause = time.Second
 
-// Run calls wake after changes of the nft ruleset, until ctx ends. What changed is not told: whoever wakes lists afresh. So
-// an overflow (ENOBUFS), after which events are missing, is nothing but one more event, and the subscription starts anew.
+// Run calls wake after changes of the nft ruleset and of our sets, until ctx ends. What changed is not told: whoever wakes lists afresh.
+// So an overflow (ENOBUFS), after which events are missing, is nothing but one more event, and the subscription starts anew.
 func (Conn) Run(ctx context.Context, wake func()) {
+	if s, err := nl.Subscribe(unix.NETLINK_NETFILTER); err == nil {
+		watched := make(chan struct{})
+		go func() {
+			defer close(watched)
+			watchSets(ctx, s, wake)
+		}()
+		defer func() {
+			<-watched
+			s.Close()
+		}()
+	}
 	for ctx.Err() == nil {
 		if err := watchOnce(ctx, wake); err != nil && !errors.Is(err, unix.ENOBUFS) {
 			select {
@@ -43,5 +54,25 @@ func watchOnce(ctx context.Context, wake func()) error {
 			return err
 		}
 		wake()
+	}
+}
+
+// setPoll is how often the sizes of our sets are looked at. The kernel makes no event of a change to a set, and behind a set that
+// somebody emptied the rules stand and match nothing.
+const setPoll = time.Second
+
+func watchSets(ctx context.Context, s *nl.NetlinkSocket, wake func()) {
+	tick := time.NewTicker(setPoll)
+	defer tick.Stop()
+	for last := sizes(s); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if now := sizes(s); now != last {
+			last = now
+			wake()
+		}
 	}
 }
