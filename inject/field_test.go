@@ -73,19 +73,19 @@ func TestFR45UserOverrides(t *testing.T) {
 	spec := object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
 	c := container(spec, "initContainers", "routefence")
 	c["image"] = "mine:2"
-	c["resources"].(map[string]any)["limits"].(map[string]any)["memory"] = "0.25Gi"
+	c["resources"].(map[string]any)["limits"].(map[string]any)["memory"] = "0.5Gi"
 	for range 3 {
 		newer := options
 		newer.Image, newer.Resources.CPURequest = "registry.example/routefence:v2", "20m"
 		object = mutate(t, object, newer).Object
 		got := agent(t, object)
-		if got.Image != "mine:2" || got.Resources.Limits.Memory().String() != "256Mi" || got.Resources.Requests.Cpu().String() != "20m" {
+		if got.Image != "mine:2" || got.Resources.Limits.Memory().String() != "512Mi" || got.Resources.Requests.Cpu().String() != "20m" {
 			t.Errorf("image %s, resources %v", got.Image, got.Resources)
 		}
 	}
 	object["metadata"].(map[string]any)["annotations"] = map[string]any{
-		"routefence.io/image": "theirs:3", "routefence.io/resources": `{"limits":{"memory":"512Mi"}}`}
-	if got := agent(t, mutate(t, object, options).Object); got.Image != "theirs:3" || got.Resources.Limits.Memory().String() != "512Mi" {
+		"routefence.io/image": "theirs:3", "routefence.io/resources": `{"limits":{"memory":"1Gi"}}`}
+	if got := agent(t, mutate(t, object, options).Object); got.Image != "theirs:3" || got.Resources.Limits.Memory().String() != "1Gi" {
 		t.Errorf("with annotations: image %s, resources %v", got.Image, got.Resources)
 	}
 }

@@ -57,6 +57,8 @@ var cases = []struct {
 		"error spec.networking.nodes the seed's services", "error spec.networking.nodes the seed's pods"}},
 	{"the second network overlaps", shoot(`{nodes: 10.250.0.0/16}`) + "status: {networking: {nodes: [10.250.0.0/16, 10.1.0.0/24]}}", seed,
 		[]string{"error status.networking.nodes[1] 10.1.0.0/24 overlaps 10.1.0.0/16, the seed's pods"}},
+	{"one network in both places", shoot(`{nodes: 10.1.0.0/16}`) + "status: {networking: {nodes: [10.1.0.0/16]}}", seed,
+		[]string{"error spec.networking.nodes 10.1.0.0/16 overlaps 10.1.0.0/16, the seed's pods"}},
 	{"a seed without pods", shoot(`{nodes: 10.250.0.0/16}`), "metadata: {name: x}", []string{"warning spec.networks.pods is not set"}},
 	{"a broken seed", shoot(`{nodes: 10.250.0.0/16}`), "spec: {networks: {pods: nonsense}}", []string{"error spec.networks.pods nonsense"}},
 
