@@ -18,7 +18,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 BINARIES := $(patsubst cmd/%,bin/%,$(wildcard cmd/routefence cmd/routefence-webhook))
 
 # Packages whose tests make network namespaces stand on one of these.
-NEEDS_ROOT := routefence/test/
+NEEDS_ROOT := routefence/test/\(netns\|rig\)
 
 .PHONY: help build image image-test demo test test-vm apiserver unit bench lint mutate fuzz clean cleanup $(BINARIES)
 
