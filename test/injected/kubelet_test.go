@@ -1,9 +1,12 @@
 package injected
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"os/exec"
 	"strings"
 	"testing"
@@ -27,6 +30,8 @@ type kubelet struct {
 	// agent is the container that runs on, and process its process.
 	agent   corev1.Container
 	process *rig.Process
+	// host is the address that the kubelet has, and probes from.
+	host netip.Addr
 	// others are senders, one hammer for all containers that are not ours, since the first of them was started.
 	others *rig.Hammer
 	// ran are the names of the containers in the order in which they were started.
@@ -58,7 +63,9 @@ func newKubelet(t *testing.T, workload string, o inject.Options) *kubelet {
 	if err != nil || r.Outcome != inject.Injected {
 		t.Fatalf("%s %s: %v", r.Outcome, r.Message, err)
 	}
-	return &kubelet{t: t, Rig: rig.New(t, rig.Options{}), spec: podSpec(t, r.Object)}
+	k := &kubelet{t: t, Rig: rig.New(t, rig.Options{}), spec: podSpec(t, r.Object)}
+	k.live(netip.MustParseAddr("192.0.2.1"))
+	return k
 }
 
 func podSpec(t *testing.T, object map[string]any) corev1.PodSpec {
@@ -119,9 +126,18 @@ func (k *kubelet) run(c corev1.Container) {
 	k.agent, k.process = c, k.command(c)
 }
 
-// facts are what the kubelet tells a pod of itself.
-var facts = map[string]string{"status.hostIP": "192.0.2.1", "status.podIP": rig.Pod4.String(), "metadata.name": "pod-0",
-	"metadata.namespace": "shoot--dev--one", "metadata.uid": "0b1b7c2e-0000-4000-8000-000000000000"}
+// live gives the kubelet's host an address, on the link to its pod's network.
+func (k *kubelet) live(host netip.Addr) {
+	k.host = host
+	k.Net.IP("addr add " + host.String() + "/32 dev cali0")
+}
+
+// fact is what the kubelet tells a pod of itself.
+func (k *kubelet) fact(path string) (string, bool) {
+	fact, known := map[string]string{"status.hostIP": k.host.String(), "status.podIP": rig.Pod4.String(), "metadata.name": "pod-0",
+		"metadata.namespace": "shoot--dev--one", "metadata.uid": "0b1b7c2e-0000-4000-8000-000000000000"}[path]
+	return fact, known
+}
 
 // command runs a container's program with its arguments, environment and capabilities, and no others.
 func (k *kubelet) command(c corev1.Container) *rig.Process {
@@ -139,7 +155,7 @@ func (k *kubelet) command(c corev1.Container) *rig.Process {
 	for _, v := range c.Env {
 		value := v.Value
 		if v.ValueFrom != nil {
-			fact, known := facts[v.ValueFrom.FieldRef.FieldPath]
+			fact, known := k.fact(v.ValueFrom.FieldRef.FieldPath)
 			if !known {
 				k.t.Fatalf("the kubelet does not know %s", v.ValueFrom.FieldRef.FieldPath)
 			}
@@ -158,7 +174,8 @@ func (k *kubelet) probe(p *corev1.Probe) error {
 			port = int(named.ContainerPort)
 		}
 	}
-	response, err := k.Net.HTTP().Get(fmt.Sprintf("http://%s:%d%s", rig.Pod4, port, p.HTTPGet.Path))
+	client := &http.Client{Timeout: time.Duration(p.TimeoutSeconds) * time.Second, Transport: &http.Transport{DialContext: k.dial, DisableKeepAlives: true}}
+	response, err := client.Get(fmt.Sprintf("http://%s:%d%s", rig.Pod4, port, p.HTTPGet.Path))
 	if err != nil {
 		return err
 	}
@@ -167,6 +184,16 @@ func (k *kubelet) probe(p *corev1.Probe) error {
 		return fmt.Errorf("%s says %s", p.HTTPGet.Path, response.Status)
 	}
 	return nil
+}
+
+// dial connects from the kubelet's address.
+func (k *kubelet) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(k.host, 0))}
+	err = k.Net.Do(func() (err error) {
+		conn, err = d.DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
 }
 
 // await waits until a probe succeeds.

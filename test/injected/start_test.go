@@ -10,6 +10,7 @@ import (
 	"github.com/routefence/routefence/inject"
 	"github.com/routefence/routefence/test/gardener"
 	"github.com/routefence/routefence/test/rig"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // eachWorkload runs a test for every workload that is to be fenced, in both forms.
@@ -130,5 +131,36 @@ func TestTranslatedByEitherBackend(t *testing.T) {
 				k.stop("translated, and the VPN down")
 			})
 		}
+	}
+}
+
+// TestKubeletInsideNodeNetwork: where seed and shoot use the same node network the kubelet that probes is at an address which the fence is for.
+// It gets its answers, through all stages of the pod's life, and the pod still reaches nobody there.
+func TestKubeletInsideNodeNetwork(t *testing.T) {
+	for _, workload := range []string{"kube-apiserver", "kube-apiserver-ha", "vpn-seed-server"} {
+		t.Run(workload, func(t *testing.T) {
+			t.Parallel()
+			k := newKubelet(t, workload, inject.Options{})
+			k.live(netip.MustParseAddr("10.250.3.3"))
+			k.start()
+			k.others.Stop()
+			k.await(k.agent.ReadinessProbe)
+			for _, state := range []string{"down", "up"} {
+				if state == "up" {
+					k.Tun.Up()
+					k.awaitPhase("Tunneled")
+				}
+				for _, p := range []*corev1.Probe{k.agent.StartupProbe, k.agent.ReadinessProbe, k.agent.LivenessProbe} {
+					if err := k.probe(p); err != nil {
+						t.Errorf("VPN %s: %s: %v", state, p.HTTPGet.Path, err)
+					}
+				}
+				for _, to := range []netip.Addr{rig.Node4, k.host} {
+					if got := k.Probe(rig.Probe{Protocol: rig.TCP, To: to}); got.From == rig.AnswerNet || state == "up" && got.From != rig.AnswerVPN {
+						t.Errorf("VPN %s, TCP to %v: %v", state, to, got)
+					}
+				}
+			}
+		})
 	}
 }
