@@ -9,7 +9,7 @@ type mutation struct {
 	Package, Test string
 }
 
-// mutations are those of the fence itself: what it consists of, its order, its memory, and what is said of it.
+// mutations are those of the fence itself: what it consists of, its order, its memory, what is said of it, and how pods get it.
 var mutations = []mutation{
 	{"rule 96 left out", "routes/fence.go",
 		"{Family: family, Priority: PriorityMain, Action: ActLookup", "{Family: family, Priority: PriorityMain, Action: ActNop",
@@ -93,4 +93,12 @@ var mutations = []mutation{
 		"l.Peer.IsValid() && slices.ContainsFunc(fenced, over)", "l.Peer.IsValid() && (true || slices.ContainsFunc(fenced, over))", "routes", "TestPeersAreLifelines"},
 	{"4-in-6 sockets live on", "sockets/sockets.go",
 		"return a.Unmap()", "return a", "sockets", "TestSever"},
+	{"the fence is not the first container", "inject/mutate.go",
+		"slices.Concat([]map[string]any{merge(w.inits, first)}, theirs(w.inits))", "append(theirs(w.inits), merge(w.inits, first))", "inject", "TestOrder"},
+	{"rules of the VPN that the agent may not read", "inject/settings.go",
+		`s.Firewall != "nft" && w.translated()`, `s.Firewall != "nft" && false`, "inject", "TestFR48SecurityContext"},
+	{"a kube-apiserver waits for the tunnel", "inject/settings.go",
+		`s.ReadyWhen == "tunneled" && s.role == apiServer`, "false", "inject", "TestReadyWhenTunneled"},
+	{"hostNetwork is fenced", "inject/workload.go",
+		`w.spec["hostNetwork"] == true`, "false", "inject", "TestFR47HostNetwork"},
 }
