@@ -35,7 +35,7 @@ COPY . .
 COPY --from=packages /packages /packages
 RUN --mount=type=cache,id=routefence-modules,target=/go/pkg/mod --mount=type=cache,id=routefence-build,target=/root/.cache/go-build \
     set -eu; \
-    GOOS=linux GOARCH="$TARGETARCH" go build -mod=readonly -trimpath -buildvcs=false \
+    GOOS=linux GOARCH="$TARGETARCH" go build -mod=readonly -trimpath -buildvcs=false $(sed 's/#.*//' image/goflags) \
         -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" -o /binaries/ ./cmd/...; \
     go run -mod=readonly -buildvcs=false ./image/rootfs --packages=/packages --binaries=/binaries \
         --version="$VERSION" --epoch="$SOURCE_DATE_EPOCH" --out=/rootfs

@@ -3,6 +3,7 @@
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+GOFLAGS_BUILD := $(shell sed 's/\#.*//' image/goflags)
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # How long each fuzz target runs, and which benchmarks do.
 FUZZTIME ?= 10s
@@ -20,7 +21,7 @@ BINARIES := $(patsubst cmd/%,bin/%,$(wildcard cmd/routefence cmd/routefence-webh
 # Packages whose tests make network namespaces stand on one of these.
 NEEDS_ROOT := routefence/test/\(netns\|rig\)
 
-.PHONY: help build image image-test demo test test-vm apiserver unit bench lint mutate fuzz clean cleanup $(BINARIES)
+.PHONY: help build image image-test release demo test test-vm apiserver unit bench lint mutate fuzz clean cleanup $(BINARIES)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -29,7 +30,7 @@ build: $(BINARIES) ## build the binaries into bin/
 
 # Phony: go itself knows best what is up to date.
 $(BINARIES): bin/%:
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+	CGO_ENABLED=0 go build -trimpath $(GOFLAGS_BUILD) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 image: ## build the container image with docker, podman or buildah (PLATFORMS=linux/amd64,linux/arm64)
 	@VERSION='$(VERSION)' COMMIT='$(COMMIT)' PLATFORMS='$(PLATFORMS)' image/build.sh '$(IMAGE)'
@@ -37,6 +38,9 @@ image: ## build the container image with docker, podman or buildah (PLATFORMS=li
 image-test: ## build the image for both platforms without any registry, and run it as Kubernetes would (root; minutes)
 	@test/deps.sh image-test
 	PLATFORMS=linux/amd64,linux/arm64 go test -count=1 -timeout 20m ./test/image
+
+release: ## make a release in dist/ (VERSION=vX.Y.Z, IMAGE=REGISTRY/routefence)
+	@VERSION='$(VERSION)' IMAGE='$(if $(filter file,$(origin IMAGE)),,$(IMAGE))' PLATFORMS='$(PLATFORMS)' image/release.sh
 
 demo: ## show the defect and its cure with a real OpenVPN (root; under a minute)
 	@test/deps.sh demo
