@@ -25,16 +25,21 @@ import (
 
 // workload is one of the corpus, in a namespace.
 func workload(name, namespace string) *unstructured.Unstructured {
+	u := fromTree(corpus.Get(name).Tree())
+	u.SetNamespace(namespace)
+	return u
+}
+
+// fromTree goes through JSON, so that numbers are those that a client has.
+func fromTree(tree map[string]any) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
-	// Through JSON, so that numbers are those that a client has.
-	text, err := json.Marshal(corpus.Get(name).Tree())
+	text, err := json.Marshal(tree)
 	if err == nil {
-		err = json.Unmarshal(text, &u.Object)
+		err = u.UnmarshalJSON(text)
 	}
 	if err != nil {
 		panic(err)
 	}
-	u.SetNamespace(namespace)
 	return u
 }
 
