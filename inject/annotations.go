@@ -19,6 +19,8 @@ const (
 	logLevelKey  = prefix + "log-level"
 	readyWhenKey = prefix + "ready-when"
 	sourceKey    = prefix + "source"
+	allowKey     = prefix + "allow"
+	repliesKey   = prefix + "replies"
 	// MarkKey is written by Mutate to the pod's annotations. It says that the containers are ours, and what they were given, which
 	// tells what somebody changed since.
 	MarkKey = prefix + "injected"
@@ -34,7 +36,7 @@ func (w *workload) said() (out map[string]string, warnings []string) {
 				continue
 			}
 			switch key {
-			case InjectKey, imageKey, resourcesKey, logLevelKey, readyWhenKey, sourceKey:
+			case InjectKey, imageKey, resourcesKey, logLevelKey, readyWhenKey, sourceKey, allowKey, repliesKey:
 				out[key] = text(annotations, key)
 			case MarkKey:
 			default:

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -39,16 +40,13 @@ func (s *settings) container(name, command string) map[string]any {
 	c := map[string]any{
 		"name":                     name,
 		"image":                    s.image,
-		"imagePullPolicy":          s.PullPolicy,
+		"imagePullPolicy":          cmp.Or(s.PullPolicy, "IfNotPresent"),
 		"args":                     []any{command},
 		"env":                      s.env(),
 		"resources":                s.resourceTree(),
 		"securityContext":          s.securityContext(),
 		"terminationMessagePath":   "/dev/termination-log",
 		"terminationMessagePolicy": "FallbackToLogsOnError",
-	}
-	if s.PullPolicy == "" {
-		c["imagePullPolicy"] = "IfNotPresent"
 	}
 	if mounts := s.mounts(); len(mounts) > 0 {
 		c["volumeMounts"] = mounts
@@ -96,7 +94,7 @@ func (s *settings) resourceTree() map[string]any {
 var ourEnv = []string{
 	"HOST_IP", "POD_IP", "POD_NAME", "POD_NAMESPACE", "POD_UID", "SHOOT_NODE_NETWORKS", "ROUTEFENCE_NODE_NETWORKS", "ROUTEFENCE_SHOOT",
 	"ROUTEFENCE_CACHE_DIR", "ROUTEFENCE_SHOOT_FILE", "ROUTEFENCE_TUNNEL_INTERFACES", "ROUTEFENCE_FIREWALL", "ROUTEFENCE_READY_WHEN",
-	"ROUTEFENCE_LOG_LEVEL", "ROUTEFENCE_LISTEN",
+	"ROUTEFENCE_LOG_LEVEL", "ROUTEFENCE_LISTEN", "ROUTEFENCE_ALLOW", "ROUTEFENCE_REPLIES",
 }
 
 // env configures the agent: variables, not flags, so that "kubectl exec" of routefence's other commands has the same.
@@ -105,39 +103,41 @@ func (s *settings) env() []any {
 		fact("HOST_IP", "status.hostIP"), fact("POD_IP", "status.podIP"), fact("POD_NAME", "metadata.name"),
 		fact("POD_NAMESPACE", "metadata.namespace"), fact("POD_UID", "metadata.uid"),
 	}
-	set := func(name, value string) {
-		if value != "" {
-			out = append(out, map[string]any{"name": name, "value": value})
-		}
-	}
 	if s.known.variable != nil {
 		v := clone(s.known.variable).(map[string]any)
 		v["name"] = "SHOOT_NODE_NETWORKS"
 		out = append(out, v)
 	}
-	set("ROUTEFENCE_NODE_NETWORKS", join(s.known.more))
-	if s.Source == APISource {
-		set("ROUTEFENCE_SHOOT", "cluster/"+s.Cluster)
-		set("ROUTEFENCE_CACHE_DIR", cacheDir)
+	for _, f := range s.flags() {
+		if f.value != f.standard {
+			out = append(out, map[string]any{"name": "ROUTEFENCE_" + f.name, "value": f.value})
+		}
 	}
-	if s.configMap != "" {
-		set("ROUTEFENCE_SHOOT_FILE", configDir+"/"+s.key)
+	return out
+}
+
+// flag is one of the agent's, with what it is if nobody gives it.
+type flag struct{ name, value, standard string }
+
+func (s *settings) flags() []flag {
+	out := []flag{
+		{"NODE_NETWORKS", join(s.known.more), ""},
+		{"ALLOW", s.allow, ""},
+		{"REPLIES", cmp.Or(s.replies, "auto"), "auto"},
+		{"FIREWALL", cmp.Or(s.Firewall, "auto"), "auto"},
+		{"READY_WHEN", cmp.Or(s.ReadyWhen, "fenced"), "fenced"},
+		{"LOG_LEVEL", cmp.Or(s.LogLevel, "info"), "info"},
+		{"LISTEN", ":" + strconv.Itoa(s.port), ":" + strconv.Itoa(defaultPort)},
 	}
 	if s.role == vpnServer {
 		// In a highly available VPN the server's device is tap0.
-		set("ROUTEFENCE_TUNNEL_INTERFACES", "tun0,tap0")
+		out = append(out, flag{"TUNNEL_INTERFACES", "tun0,tap0", ""})
 	}
-	if s.Firewall != "auto" {
-		set("ROUTEFENCE_FIREWALL", s.Firewall)
+	if s.Source == APISource {
+		out = append(out, flag{"SHOOT", "cluster/" + s.Cluster, ""}, flag{"CACHE_DIR", cacheDir, ""})
 	}
-	if s.ReadyWhen != "fenced" {
-		set("ROUTEFENCE_READY_WHEN", s.ReadyWhen)
-	}
-	if s.LogLevel != "info" {
-		set("ROUTEFENCE_LOG_LEVEL", s.LogLevel)
-	}
-	if s.port != defaultPort {
-		set("ROUTEFENCE_LISTEN", ":"+strconv.Itoa(s.port))
+	if s.configMap != "" {
+		out = append(out, flag{"SHOOT_FILE", configDir + "/" + s.key, ""})
 	}
 	return out
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/routefence/routefence/policy"
 )
 
 // settings are all that decides what the containers look like.
@@ -22,6 +24,8 @@ type settings struct {
 	port  int
 	// raw says that legacy iptables is read or written.
 	raw bool
+	// allow and replies are the agent's flags of these names, empty for its defaults.
+	allow, replies string
 	// configMap and key are empty unless Source is a ConfigMap.
 	configMap, key string
 	warnings       []string
@@ -57,7 +61,8 @@ func (w *workload) settle(o Options) (*settings, error) {
 
 // hear takes over what annotations say.
 func (s *settings) hear(said map[string]string) {
-	for key, to := range map[string]*string{imageKey: &s.Image, logLevelKey: &s.LogLevel, readyWhenKey: &s.ReadyWhen, sourceKey: (*string)(&s.Source)} {
+	for key, to := range map[string]*string{imageKey: &s.Image, logLevelKey: &s.LogLevel, readyWhenKey: &s.ReadyWhen, sourceKey: (*string)(&s.Source),
+		allowKey: &s.allow, repliesKey: &s.replies} {
 		if v, ok := said[key]; ok {
 			*to = v
 		}
@@ -104,6 +109,7 @@ func (s *settings) check(said map[string]string) error {
 	}{
 		{"log-level", s.LogLevel, []string{"debug", "info", "warn", "error"}},
 		{"ready-when", s.ReadyWhen, []string{"fenced", "tunneled"}},
+		{"replies", s.replies, []string{"auto", "on", "off"}},
 		{"firewall", s.Firewall, []string{"auto", "nft", "legacy"}},
 		{"form", string(s.Form), []string{string(NativeSidecar), string(Pair)}},
 		{"image-pull-policy", s.PullPolicy, []string{"Always", "IfNotPresent", "Never"}},
@@ -114,6 +120,13 @@ func (s *settings) check(said map[string]string) error {
 	}
 	if s.Image == "" || strings.ContainsFunc(s.Image, unicode.IsSpace) {
 		return bad(said, "image", s.Image, "want the reference of routefence's image")
+	}
+	for item := range strings.FieldsFuncSeq(s.allow, func(r rune) bool { return r == ',' }) {
+		// Host bits would open more than was meant, so the agent does not start with them.
+		p, _, err := policy.ParsePrefix(strings.TrimSpace(item))
+		if err != nil || p.String() != strings.TrimSpace(item) {
+			return bad(said, "allow", s.allow, "%q is no network such as 10.250.3.0/24 or 10.250.3.1/32", item)
+		}
 	}
 	if s.ReadyWhen == "tunneled" && s.role == apiServer {
 		s.ReadyWhen = ""

@@ -73,7 +73,7 @@ func (c *check) neighbours() {
 		severity    Severity
 		kind, price string
 	}{
-		{Error, "services", "the fence would cut the control plane off from etcd, DNS and vpn-seed-server"},
+		{Error, "services", "the fence would cut the control plane off from etcd and vpn-seed-server, unless routefence.io/allow exempts their addresses"},
 		{Error, "pods", "the fence cannot tell the shoot's nodes from pods of the seed, and would cut the control plane off from them"},
 		{Warning, "nodes", "kubelets of the seed probe from inside of the node network: routefence answers them, " +
 			"but the control plane cannot open connections to the seed's nodes"},
