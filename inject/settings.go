@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"unicode"
@@ -124,7 +125,7 @@ func (s *settings) check(said map[string]string) error {
 	for item := range strings.FieldsFuncSeq(s.allow, func(r rune) bool { return r == ',' }) {
 		// Host bits would open more than was meant, so the agent does not start with them.
 		p, _, err := policy.ParsePrefix(strings.TrimSpace(item))
-		if err != nil || p.String() != strings.TrimSpace(item) {
+		if written, _ := netip.ParsePrefix(strings.TrimSpace(item)); err != nil || p != written {
 			return bad(said, "allow", s.allow, "%q is no network such as 10.250.3.0/24 or 10.250.3.1/32", item)
 		}
 	}
