@@ -1,5 +1,5 @@
 #!/bin/sh
-# Removes what a killed test or demo may have left: namespaces and directories called rf<pid>-..., if no process <pid>
+# Removes what a killed test or demo may have left: namespaces, control groups and directories called rf<pid>-..., if no process <pid>
 # exists any more. Those of runs that are still going on stay.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
@@ -20,6 +20,10 @@ for path in /run/netns/rf[0-9]*-*; do
 	done
 	ip netns delete "$name"
 	echo "removed namespace $name"
+done
+# Control groups of containers: empty ones can be removed, of either version.
+find /sys/fs/cgroup -depth -type d -name 'rf[0-9]*-*' 2>/dev/null | while read -r path; do
+	! dead "${path##*/}" || { rmdir "$path" && echo "removed control group $path"; }
 done
 for path in "${TMPDIR:-/tmp}"/rf[0-9]*-*; do
 	{ [ -d "$path" ] && dead "${path##*/}"; } || continue

@@ -111,7 +111,7 @@ func TestFilesAreHarmless(t *testing.T) {
 			if h.Uid != 0 || h.Gid != 0 || h.Mode&0o7022 != 0 && h.Typeflag != tar.TypeSymlink {
 				t.Errorf("%s: mode %o, owner %d:%d", name, h.Mode, h.Uid, h.Gid)
 			}
-			if !h.ModTime.Equal(time.Unix(1767225600, 0)) {
+			if !h.ModTime.Equal(time.Unix(epoch, 0)) {
 				t.Errorf("%s: time %v is not the commit's", name, h.ModTime)
 			}
 			if h.Typeflag == tar.TypeReg && h.Mode&0o111 != 0 {
@@ -201,7 +201,7 @@ func TestConfig(t *testing.T) {
 		if !slices.Equal(i.Config.Env, []string{"PATH=/usr/sbin:/usr/bin"}) {
 			t.Errorf("environment %v", i.Config.Env)
 		}
-		for label, want := range map[string]string{"title": "routefence", "version": "v0.0.0-test", "revision": "0123456789abcdef",
+		for label, want := range map[string]string{"title": "routefence", "version": version, "revision": commit,
 			"source": "https://github.com/routefence/routefence", "licenses": "Apache-2.0 AND GPL-2.0-or-later AND LGPL-2.1-or-later"} {
 			if got := i.Config.Labels["org.opencontainers.image."+label]; got != want {
 				t.Errorf("label %s: %q, want %q", label, got, want)

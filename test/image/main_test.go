@@ -30,12 +30,12 @@ func run(m *testing.M) int {
 // images are those that were built, by platform: for this machine's, or for those in PLATFORMS. The first test that needs one waits.
 var images = sync.OnceValues(func() (map[string]*image, error) {
 	platforms := cmp.Or(os.Getenv("PLATFORMS"), here)
-	if err := build(scratch, "../..", platforms); err != nil {
+	if err := build(scratch, platforms); err != nil {
 		return nil, err
 	}
 	built := map[string]*image{}
 	for platform := range strings.SplitSeq(platforms, ",") {
-		i, err := unpack(archive(scratch, platform), filepath.Join(scratch, filepath.Base(platform)))
+		i, err := unpack(archive(scratch, version, platform), filepath.Join(scratch, filepath.Base(platform)))
 		if err != nil {
 			return nil, fmt.Errorf("image for %s: %w", platform, err)
 		}
@@ -68,14 +68,21 @@ func allImages(t *testing.T) map[string]*image {
 	return built
 }
 
-func archive(dir, platform string) string {
-	return filepath.Join(dir, "archives", "routefence-test-linux-"+filepath.Base(platform)+".oci.tar")
+func archive(dir, version, platform string) string {
+	return filepath.Join(dir, "routefence-"+version+"-linux-"+filepath.Base(platform)+".oci.tar")
 }
 
-// build makes the archives out of a source tree.
-func build(dir, source, platforms string) error {
-	cmd := exec.Command("./build.sh", dir, source)
-	cmd.Env = append(os.Environ(), "PLATFORMS="+platforms)
+// version, commit and epoch are what the image of the tests says of itself.
+const (
+	version = "v0.0.0-test"
+	commit  = "0123456789abcdef"
+	epoch   = 1767225600
+)
+
+// build makes archives of this source tree in a directory.
+func build(dir, platforms string) error {
+	cmd := exec.Command("./within.sh", scratch, "../../image/build.sh", "routefence:"+version, dir)
+	cmd.Env = append(os.Environ(), "PLATFORMS="+platforms, "VERSION="+version, "COMMIT="+commit, fmt.Sprintf("SOURCE_DATE_EPOCH=%d", epoch))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the image: %w\n%s", err, out)
 	}

@@ -49,7 +49,7 @@ func TestBillOfMaterials(t *testing.T) {
 				}
 			}
 		}
-		if billed["routefence"] != "v0.0.0-test" || billed["iptables"] == "" || billed["libc6"] == "" {
+		if billed["routefence"] != version || billed["iptables"] == "" || billed["libc6"] == "" {
 			t.Errorf("billed: %v", billed)
 		}
 		i.modulesBilled(t, billed)

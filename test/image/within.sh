@@ -1,12 +1,12 @@
 #!/bin/sh
-# Builds the image for the tests as OCI archives in a directory, without any registry. All that buildah needs and leaves is in there, too.
+# Runs a command that builds the image, with buildah and without any registry. All that buildah needs and leaves is in the directory.
 #
-# usage: [PLATFORMS=...] build.sh DIRECTORY [SOURCE]
+# usage: within.sh DIRECTORY COMMAND...
 set -eu
 dir=$1
-source=${2:-$(dirname "$0")/../..}
+shift
 PATH=$PATH:/usr/sbin:/sbin
-mkdir -p "$dir/tmp/buildah-cache" "$dir/archives"
+mkdir -p "$dir/tmp/buildah-cache"
 base=$("$(dirname "$0")/base.sh")
 export CONTAINERS_STORAGE_CONF="$dir/storage.conf" BUILDAH_ISOLATION=chroot TMPDIR="$dir/tmp"
 cat >"$CONTAINERS_STORAGE_CONF" <<END
@@ -21,5 +21,5 @@ END
 ln -sfn "$(go env GOCACHE)" "$TMPDIR/buildah-cache/routefence-build"
 ln -sfn "$(go env GOMODCACHE)" "$TMPDIR/buildah-cache/routefence-modules"
 
-export ENGINE=buildah VERSION=v0.0.0-test COMMIT=0123456789abcdef SOURCE_DATE_EPOCH=1767225600
-"$source/image/build.sh" routefence:test "$dir/archives"
+export ENGINE=buildah
+exec "$@"
