@@ -171,6 +171,7 @@ func (iotest) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 func TestPatchLeadsThere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		from, to := object(t, 3), object(t, 3)
+		from["list"], to["list"] = list(t), list(t)
 		steps, err := patch(from, to)
 		if err != nil {
 			t.Fatal(err)
@@ -222,7 +223,7 @@ func value(t *rapid.T, depth int) any {
 	case choice < 2 && depth > 0:
 		return object(t, depth-1)
 	case choice == 2 && depth > 0:
-		return []any{value(t, depth-1), value(t, depth-1)}
+		return list(t)
 	case choice == 3:
 		return nil
 	case choice == 4:
@@ -257,4 +258,13 @@ func FuzzReview(f *testing.F) {
 			t.Error(fmt.Sprint("a refusal has to say why: ", e.Response))
 		}
 	})
+}
+
+// list is one of few different items, so that one is often another with something put in.
+func list(t *rapid.T) []any {
+	out := []any{}
+	for range rapid.IntRange(0, 4).Draw(t, "items") {
+		out = append(out, rapid.SampledFrom([]any{nil, "x", map[string]any{"a": nil}, map[string]any{"b": nil}, []any{int64(1)}}).Draw(t, "item"))
+	}
+	return out
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -121,8 +122,8 @@ func readCluster(data []byte) (facts, error) {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return facts{}, err
 	}
-	if err := json.Unmarshal(c.Spec.Shoot, &s); err != nil || s == nil {
-		return facts{}, fmt.Errorf("spec.shoot is no object: %w", err)
+	if json.Unmarshal(c.Spec.Shoot, &s) != nil || s == nil {
+		return facts{}, errors.New("spec.shoot is no object")
 	}
 	var f facts
 	if reading, err := shoot.Decode(fmt.Appendf(nil, smaller, c.Spec.Shoot)); err == nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/routefence/routefence/admission"
 	"github.com/routefence/routefence/inject"
@@ -37,18 +38,27 @@ func (j judge) decide(ctx context.Context, o admission.Object) (admission.Verdic
 	case err != nil:
 		result.Warnings = append(result.Warnings, fmt.Sprintf("the Cluster %s could not be read, so its Shoot was not checked: %v", o.Namespace, err))
 	default:
-		options.Enforce = f.enforce
-		if needed {
-			options.Networks = f.networks
-		}
-		if result, err = inject.Mutate(o.Tree, options); err != nil {
+		if result, err = j.again(o, options, result, f); err != nil {
 			return admission.Verdict{}, err
 		}
-		result.Warnings = append(result.Warnings, f.warnings...)
 	}
 	v := admission.Verdict{Warnings: result.Warnings}
 	if result.Outcome == inject.Injected {
 		v.Tree = result.Object
 	}
 	return v, nil
+}
+
+// again decides with what is known of the namespace, where that makes a difference.
+func (j judge) again(o admission.Object, options inject.Options, first inject.Result, f facts) (result inject.Result, err error) {
+	result = first
+	if first.Reason == inject.NoNetworks {
+		options.Networks = f.networks
+	}
+	options.Enforce = f.enforce
+	if len(options.Networks) > 0 || f.enforce == "baseline" || f.enforce == "restricted" {
+		result, err = inject.Mutate(o.Tree, options)
+	}
+	result.Warnings = slices.Concat(result.Warnings, f.warnings)
+	return result, err
 }
