@@ -2,15 +2,20 @@ package apiserver
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -184,4 +189,68 @@ func encoded(t *testing.T, a *authority) string {
 		t.Fatal(err)
 	}
 	return base64.StdEncoding.EncodeToString(text)
+}
+
+// An API server learns of a replica's end late. Until then the replica answers, on new connections too.
+func TestLeavingReplicaServesOn(t *testing.T) {
+	i := installWebhook(t, "--drain=3s")
+	i.run("10.9.0.11")
+	i.awaitsReady(1)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(i.bundle()))
+	client := shared.space.HTTP() // each request on a connection of its own
+	client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: webhookName + "." + own + ".svc"}
+	i.mu.Lock()
+	leaving := i.replicas["10.9.0.11"]
+	i.mu.Unlock()
+	leaving.Signal(syscall.SIGTERM)
+	answers := 0
+	for begin := time.Now(); time.Since(begin) < 2*time.Second; time.Sleep(20 * time.Millisecond) {
+		response, err := client.Post("https://10.9.0.11:9443/mutate", "application/json", strings.NewReader(`{"request":{"uid":"u"}}`))
+		if err != nil {
+			t.Fatalf("%s after SIGTERM: %v", time.Since(begin), err)
+		}
+		response.Body.Close()
+		answers++
+	}
+	if _, code := i.get("10.9.0.11", "/readyz"); code != http.StatusServiceUnavailable {
+		t.Errorf("ready although it leaves: %d", code)
+	}
+	if code, err := leaving.Wait(10 * time.Second); code != 0 || err != nil {
+		t.Errorf("exit code %d, %v", code, err)
+	}
+	t.Logf("%d answers in two seconds after SIGTERM", answers)
+}
+
+// With the component for Pods these are fenced, too.
+func TestPodsComponent(t *testing.T) {
+	const namespace = "shoot--pods--one"
+	i := installWebhook(t, "--pods")
+	shared.apply(find(t, overlay(t, "webhook", "pods"), "MutatingWebhookConfiguration", webhookName))
+	i.start()
+	shootNamespace(t, namespace, &networks{spec: "10.250.0.0/16"})
+	template, _, err := unstructured.NestedMap(workload("kube-apiserver-ha", namespace).Object, "spec", "template")
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(template["spec"].(map[string]any), "priorityClassName") // there is none of that name here
+	pod := &unstructured.Unstructured{Object: template}
+	pod.SetAPIVersion("v1")
+	pod.SetKind("Pod")
+	pod.SetName("kube-apiserver-0")
+	pod.SetNamespace(namespace)
+	made, err := create(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := unstructured.NestedSlice(made.Object, "spec", "initContainers")
+	if first[0].(map[string]any)["name"] != "routefence" {
+		t.Errorf("not fenced: %v", first[0])
+	}
+	// What is added to a running pod is no business of the webhook's.
+	ephemeral := []byte(`{"spec":{"ephemeralContainers":[{"name":"debug","image":"i","targetContainerName":"kube-apiserver"}]}}`)
+	pods := shared.typed.CoreV1().Pods(namespace)
+	if _, err := pods.Patch(context.Background(), "kube-apiserver-0", types.StrategicMergePatchType, ephemeral, metav1.PatchOptions{}, "ephemeralcontainers"); err != nil {
+		t.Errorf("an ephemeral container: %v", err)
+	}
 }

@@ -150,12 +150,16 @@ func (i *installation) end(address string) {
 	}
 }
 
+// lag is how long it takes in a cluster until API servers know that a replica has come or is about to go.
+const lag = 500 * time.Millisecond
+
 // endpoints keeps the EndpointSlice of the Service, as kubelet's probes and the controller would.
 func (i *installation) endpoints() {
 	var last string
 	for {
 		ready := i.ready()
 		if now := strings.Join(ready, " "); now != last || last == "" {
+			time.Sleep(lag)
 			if err := i.publish(ready); err == nil {
 				last = now + " "
 			}
