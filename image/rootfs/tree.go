@@ -49,7 +49,7 @@ func (t *tree) addMatching(pattern string) error {
 			}
 			for _, path := range paths {
 				found = true
-				if slices.Contains(withoutLibraries, filepath.Base(path)) {
+				if isLeftOut(filepath.Base(path)) {
 					continue
 				}
 				if err := t.add(d, strings.TrimPrefix(path, d.root+"/")); err != nil {
