@@ -59,7 +59,8 @@ type Handler struct {
 	kinds   []string
 	observe func(Outcome)
 	log     *zap.Logger
-	budget  *semaphore.Weighted
+	bodies  *semaphore.Weighted
+	objects *semaphore.Weighted
 }
 
 // Options are what a handler needs.
@@ -74,7 +75,8 @@ type Options struct {
 
 // NewHandler returns a handler.
 func NewHandler(o Options) *Handler {
-	return &Handler{judge: o.Judge, kinds: o.Kinds, observe: o.Observe, log: o.Log, budget: semaphore.NewWeighted(budget)}
+	return &Handler{judge: o.Judge, kinds: o.Kinds, observe: o.Observe, log: o.Log,
+		bodies: semaphore.NewWeighted(bodies), objects: semaphore.NewWeighted(objects)}
 }
 
 // ServeHTTP answers one review.
@@ -112,6 +114,19 @@ func (h *Handler) review(ctx context.Context, r request) (answer response, outco
 	if !h.concerns(r) {
 		return response{Allowed: true}, Ignored
 	}
+	size := int64(len(r.Object))
+	if size > maxObject {
+		return refusal(http.StatusRequestEntityTooLarge, "the object is larger than etcd takes"), Unreadable
+	}
+	if err := h.objects.Acquire(ctx, size); err != nil {
+		return refusal(http.StatusServiceUnavailable, "too many large objects at the same time"), Overwhelmed
+	}
+	defer h.objects.Release(size)
+	return h.decide(ctx, r)
+}
+
+// decide decodes the object and asks the judge.
+func (h *Handler) decide(ctx context.Context, r request) (response, Outcome) {
 	// As the API server's own decoder does: integers stay integers.
 	var tree map[string]any
 	if err := utiljson.Unmarshal(r.Object, &tree); err != nil || tree == nil {

@@ -105,7 +105,9 @@ func TestReviews(t *testing.T) {
 		"truncated":     {whole[:len(whole)-12], Unreadable, 400, "no AdmissionReview"},
 		"uid last":      {`{"request":{"object":{"request":{"uid":"wrong"}},"uid":"` + uid + `","operation":`, Unreadable, 400, "no AdmissionReview"},
 		"wrong types":   {strings.Replace(whole, `"UPDATE"`, `7`, 1), Unreadable, 400, "no AdmissionReview"},
-		"3 MiB":         {review(set("object", map[string]any{"blob": strings.Repeat("x", 3<<20)})), Changed, 0, ""},
+		"1.4 MiB":       {review(set("object", map[string]any{"blob": strings.Repeat("x", 14<<20/10)})), Changed, 0, ""},
+		"3 MiB":         {review(set("object", map[string]any{"blob": strings.Repeat("x", 3<<20)})), Unreadable, 413, "larger than etcd takes"},
+		"3 MiB and old": {review(set("oldObject", map[string]any{"blob": strings.Repeat("x", 3<<20)})), Changed, 0, ""},
 		"too large":     {review(set("zzz", strings.Repeat("x", maxBody))), Unreadable, 413, "larger than 8 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {

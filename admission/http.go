@@ -12,10 +12,12 @@ import (
 const (
 	// maxBody is the largest review that is read. An API server takes requests of up to 3 MiB, and an update has the object twice.
 	maxBody = 8 << 20
-	// budget bounds the reviews that are read and decoded at the same time, by their size: a decoded object with all that is made of it
-	// takes up to twenty times the size of its text, and a hundred large ones at once must not end the process that all small
-	// ones need.
-	budget = maxBody
+	// maxObject is the largest object that is decoded. etcd takes no larger ones.
+	maxObject = 3 << 19
+	// bodies and objects bound what is read and what is decoded at the same time, by size: a decoded object with all that is made of it
+	// can take a hundred times the size of its text, and a few large ones at once must not end the process that all small ones need.
+	bodies  = maxBody
+	objects = 2 << 20
 )
 
 // badBody is a body that is not even decoded.
@@ -33,11 +35,11 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (body []byte, 
 	if r.ContentLength >= 0 {
 		size = min(size, r.ContentLength)
 	}
-	if err := h.budget.Acquire(r.Context(), size); err != nil {
+	if err := h.bodies.Acquire(r.Context(), size); err != nil {
 		err = fmt.Errorf("too many large reviews at the same time: %w", err)
 		return nil, func() {}, &badBody{http.StatusServiceUnavailable, Overwhelmed, err}
 	}
-	release = func() { h.budget.Release(size) }
+	release = func() { h.bodies.Release(size) }
 	body = make([]byte, 0, min(size, 64<<10)+1)
 	body, err := readAll(http.MaxBytesReader(w, r.Body, maxBody), body)
 	var large *http.MaxBytesError

@@ -30,7 +30,7 @@ func newMetrics(k *rotation.Keeper) *metrics {
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + "review_duration_seconds",
 			Help: "How long reviews took.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)}),
 	}
-	for _, o := range []admission.Outcome{admission.Changed, admission.Refused, admission.Undecided} {
+	for _, o := range []admission.Outcome{admission.Changed, admission.Refused, admission.Undecided, admission.Panicked} {
 		m.reviews.WithLabelValues(string(o)) // from the start, so that the first one is an increase
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "build_info", Help: "The build that runs; always 1.",
