@@ -47,6 +47,7 @@ type installation struct {
 	objects    []*unstructured.Unstructured
 	kubeconfig string
 	args       []string
+	image      string
 	client     *http.Client
 
 	mu       sync.Mutex
@@ -57,7 +58,7 @@ type installation struct {
 // installWebhook applies the manifests, and takes them away at the end. No replica runs yet.
 func installWebhook(t *testing.T, args ...string) *installation {
 	t.Helper()
-	i := &installation{t: t, objects: overlay(t, "webhook"), args: args, replicas: map[string]*rig.Process{}, stop: make(chan struct{}),
+	i := &installation{t: t, objects: overlay(t, "webhook"), args: args, image: "--image=" + fenceImage, replicas: map[string]*rig.Process{}, stop: make(chan struct{}),
 		client: shared.space.HTTP()}
 	shared.apply(i.objects...)
 	i.kubeconfig = i.account()
@@ -107,7 +108,7 @@ func (i *installation) run(address string) {
 		i.t.Fatal(err)
 	}
 	name := webhookName + "-" + address[strings.LastIndexByte(address, '.')+1:]
-	args := append([]string{"serve", "--kubeconfig=" + i.kubeconfig, "--image=" + fenceImage, "--listen=" + address + ":9443",
+	args := append([]string{"serve", "--kubeconfig=" + i.kubeconfig, i.image, "--listen=" + address + ":9443",
 		"--health-listen=" + address + ":9604"}, i.args...)
 	cmd := exec.Command(webhookBinary(), args...)
 	cmd.Env = append(os.Environ(), "POD_NAMESPACE="+own, "POD_NAME="+name)

@@ -296,6 +296,37 @@ func TestNodeNetworksOfTheCluster(t *testing.T) {
 	}
 }
 
+// Without --image it injects the image that its own pod runs: one made of the manifests, which Pod Security takes in its namespace.
+func TestImageOfTheOwnPod(t *testing.T) {
+	const namespace = "shoot--image--one"
+	i := installWebhook(t)
+	i.image = "--image="
+	shootNamespace(t, namespace, nil)
+	template, _, err := unstructured.NestedMap(find(t, i.objects, "Deployment", webhookName).Object, "spec", "template")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &unstructured.Unstructured{Object: template}
+	pod.SetAPIVersion("v1")
+	pod.SetKind("Pod")
+	pod.SetName(webhookName + "-11")
+	pod.SetNamespace(own)
+	i.run("10.9.0.11")
+	eventually(t, soon, func() (string, bool) {
+		said := i.replicas["10.9.0.11"].Output()
+		return said, strings.Contains(said, "image of the own pod is not known yet")
+	})
+	if _, err := create(pod); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = of(pod).Delete(context.Background(), pod.GetName(), *metav1.NewDeleteOptions(0)) }()
+	i.awaitsReady(1)
+	made, err := create(workload("vpn-seed-server", namespace))
+	if err != nil || !fenced(t, made) {
+		t.Errorf("not fenced with %s: %v", fenceImage, err)
+	}
+}
+
 // hearing collects admission warnings.
 type hearing struct {
 	mu   sync.Mutex
