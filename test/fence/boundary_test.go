@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // bench networks, as the writer takes them.
@@ -15,16 +16,16 @@ var nodeNetworks = []string{"10.250.0.0/16", "fd00:250::/48"}
 func settleIn(t *testing.T, r *rig.Rig, backend string, networks ...string) {
 	t.Helper()
 	s := start(t, r, "--node-networks="+strings.Join(networks, ","), "--firewall="+backend)
-	s.await("the agent is ready", func(d document) bool { return d.Ready })
+	s.Await("the agent is ready", func(d document) bool { return d.Ready })
 	if code := s.Stop(); code != 0 {
-		t.Errorf("after SIGTERM: exit %d\n%s", code, s.tail())
+		t.Errorf("after SIGTERM: exit %d\n%s", code, s.Tail())
 	}
 }
 
 // clean runs "routefence cleanup".
 func clean(t *testing.T, r *rig.Rig) {
 	t.Helper()
-	if got := r.Exec(binary, "cleanup"); got.Exit != 0 {
+	if got := r.Exec(shipped.Binary, "cleanup"); got.Exit != 0 {
 		t.Fatalf("cleanup exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
 	}
 }

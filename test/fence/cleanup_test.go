@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // before is what a namespace may hold before routefence comes.
@@ -64,7 +65,7 @@ func TestCleanupKeepsForeignRules(t *testing.T) {
 		settleIn(t, r, backend, nodeNetworks...)
 		r.Pod.Run("iptables-" + backend + " -w 5 -A ROUTEFENCE -d 192.0.2.1 -j DROP")
 		for range 2 {
-			got := r.Exec(binary, "cleanup")
+			got := r.Exec(shipped.Binary, "cleanup")
 			if got.Exit != 1 || !strings.Contains(got.Stderr, "192.0.2.1") {
 				t.Errorf("cleanup exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
 			}

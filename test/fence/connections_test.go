@@ -98,7 +98,7 @@ func TestConnectionsOutsideOfTheTunnelEnd(t *testing.T) {
 		stood := time.Now()
 		for _, to := range []netip.Addr{rig.Node4, rig.Node6} {
 			if !strings.Contains(s.Output(), `"`+to.String()+`"`) {
-				t.Errorf("the log does not name %s: %s", to, s.tail())
+				t.Errorf("the log does not name %s: %s", to, s.Tail())
 			}
 		}
 		for range 2 {
@@ -122,7 +122,7 @@ func TestConnectionsInTheTunnelStay(t *testing.T) {
 		r.TunnelUp()
 		v4, v6 := dial(t, r, rig.Node4), dial(t, r, rig.Node6)
 		s := startReady(t, r, backend)
-		s.awaitPhase("Tunneled")
+		s.AwaitPhase("Tunneled")
 		for _, when := range []string{"fence up", "routes back"} {
 			for _, c := range []net.Conn{v4, v6} {
 				if err := echo(c); err != nil {
@@ -130,9 +130,9 @@ func TestConnectionsInTheTunnelStay(t *testing.T) {
 				}
 			}
 			r.Tun.RemoveRoutes()
-			s.awaitPhase("Blocked")
+			s.AwaitPhase("Blocked")
 			r.Tun.AddRoutes()
-			s.awaitPhase("Tunneled")
+			s.AwaitPhase("Tunneled")
 		}
 	})
 }
@@ -158,11 +158,11 @@ func TestForwardedConnectionsOutsideOfTheTunnelEnd(t *testing.T) {
 		}
 		expectTracked(t, r, "before the fence", true, rig.Node4, rig.Node6, inTunnel)
 		s := start(t, r, bothNetworks+",10.251.0.0/16", "--firewall="+backend)
-		s.await("the agent is ready", func(d document) bool { return d.Ready })
+		s.Await("the agent is ready", func(d document) bool { return d.Ready })
 		expectTracked(t, r, "fenced", false, rig.Node4, rig.Node6)
 		expectTracked(t, r, "fenced", true, inTunnel)
 		if !strings.Contains(s.Output(), `"msg":"made conntrack forget connections`) {
-			t.Errorf("the log does not say so: %s", s.tail())
+			t.Errorf("the log does not say so: %s", s.Tail())
 		}
 		r.ResetCounters()
 		for _, c := range outside {

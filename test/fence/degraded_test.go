@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // lack is a place in which something is missing that the fence needs. The command line of the agent is put behind wrap.
@@ -86,9 +87,9 @@ func (l lack) run(t *testing.T) {
 		networks = strings.Join(nodeNetworks, ",")
 	}
 	line := append(append([]string{}, l.wrap...), reachable(t, r), "run", "--node-networks="+networks, "--firewall="+l.backend, "--resync=1s")
-	s := &sidecar{r.Start(line...), t, r}
+	s := shipped.Run(t, r.Pod, line...)
 	if l.ready {
-		d := s.await("ready", func(d document) bool { return d.Ready })
+		d := s.Await("ready", func(d document) bool { return d.Ready })
 		for _, n := range d.Networks {
 			if !n.Layers.Routes || !n.Layers.Firewall {
 				t.Errorf("ready, and %s has the layers %+v", n.CIDR, n.Layers)
@@ -97,8 +98,8 @@ func (l lack) run(t *testing.T) {
 		expectFenced(t, r, l.name)
 		return
 	}
-	d := s.await("the state names "+l.words, func(d document) bool { return !d.Ready && strings.Contains(d.Message, l.words) })
-	if code, _ := s.get("/healthz"); code != 200 || !s.Running() {
+	d := s.Await("the state names "+l.words, func(d document) bool { return !d.Ready && strings.Contains(d.Message, l.words) })
+	if code, _ := s.Get("/healthz"); code != 200 || !s.Running() {
 		t.Errorf("/healthz %d, running %v", code, s.Running())
 	}
 	t.Logf("%s: %s", d.Reason, d.Message)
@@ -111,7 +112,7 @@ func reachable(t *testing.T, r *rig.Rig) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(r.Dir, "routefence")
-	if out, err := exec.Command("cp", binary, path).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", shipped.Binary, path).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return path
@@ -123,13 +124,13 @@ func TestLegacyWithoutLockFile(t *testing.T) {
 	for backend, words := range map[string]string{"legacy": "lock file", "nft": ""} {
 		t.Run(backend, func(t *testing.T) {
 			r := rig.New(t, rig.Options{})
-			line := append(append([]string{}, readOnlyRun...), binary, "run", bothNetworks, "--firewall="+backend, "--resync=1s")
-			s := &sidecar{r.Start(line...), t, r}
+			line := append(append([]string{}, readOnlyRun...), shipped.Binary, "run", bothNetworks, "--firewall="+backend, "--resync=1s")
+			s := shipped.Run(t, r.Pod, line...)
 			if words == "" {
-				s.await("ready", func(d document) bool { return d.Ready })
+				s.Await("ready", func(d document) bool { return d.Ready })
 				return
 			}
-			d := s.await("the state names the lock file", func(d document) bool { return strings.Contains(d.Message, words) })
+			d := s.Await("the state names the lock file", func(d document) bool { return strings.Contains(d.Message, words) })
 			if d.Ready || !s.Running() {
 				t.Errorf("ready %v, running %v", d.Ready, s.Running())
 			}
@@ -141,14 +142,14 @@ func TestLegacyWithoutLockFile(t *testing.T) {
 // TestOneFamilyBroken: the family that works is fenced although the other cannot be.
 func TestOneFamilyBroken(t *testing.T) {
 	r := rig.New(t, rig.Options{})
-	line := append(pathWith("iptables-nft"), binary, "run", bothNetworks, "--firewall=nft", "--resync=1s")
-	s := &sidecar{r.Start(line...), t, r}
-	s.await("the state names the program", func(d document) bool { return strings.Contains(d.Message, "ip6tables-nft") })
+	line := append(pathWith("iptables-nft"), shipped.Binary, "run", bothNetworks, "--firewall=nft", "--resync=1s")
+	s := shipped.Run(t, r.Pod, line...)
+	s.Await("the state names the program", func(d document) bool { return strings.Contains(d.Message, "ip6tables-nft") })
 	expectFenced(t, r, "IPv4 beside a broken IPv6")
 	if a := r.Probe(rig.Probe{Protocol: rig.TCP, To: rig.Node6}); a.Err == nil {
 		t.Errorf("the routes do not hold IPv6: answered by %v", a)
 	}
-	if code, body := s.get("/readyz?verbose"); code != 503 || !strings.Contains(body, "[+]firewall-ipv4 ok") || !strings.Contains(body, "[-]firewall-ipv6 failed") {
+	if code, body := s.Get("/readyz?verbose"); code != 503 || !strings.Contains(body, "[+]firewall-ipv4 ok") || !strings.Contains(body, "[-]firewall-ipv6 failed") {
 		t.Errorf("/readyz?verbose says %d\n%s", code, body)
 	}
 }

@@ -2,7 +2,6 @@ package fence
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -33,7 +32,7 @@ var badFiles = []struct{ name, text, words string }{
 	{"empty", "", "empty"},
 	{"blank", " \n\t\n", ""},
 	{"comment alone", "# nothing yet\n", ""},
-	{"binary", "\x7fELF\x02\x01\x01\x00\x00\x00\xff\xfe\x00", ""},
+	{"shipped.Binary", "\x7fELF\x02\x01\x01\x00\x00\x00\xff\xfe\x00", ""},
 	{"zeros", strings.Repeat("\x00", 4096), ""},
 	{"prose", "the networks are on the wiki\n", ""},
 	{"HTML", "<html><body>502 Bad Gateway</body></html>\n", ""},
@@ -65,35 +64,35 @@ func TestBadFiles(t *testing.T) {
 	file := newShootFile(t, r)
 	file.put(shootObject)
 	s := start(t, r, "--shoot-file="+file.path, "--firewall=nft", "--resync=1s")
-	good := func(d document) bool { return d.Ready && slices.Equal(d.cidrs(), nodeNetworks) }
-	s.await("the good file is in force", good)
+	good := func(d document) bool { return d.Ready && d.CIDRs() == strings.Join(nodeNetworks, " ") }
+	s.Await("the good file is in force", good)
 	for _, bad := range badFiles {
 		t.Run(bad.name, func(t *testing.T) {
-			s := s.in(t)
+			s := s.In(t)
 			file.put(bad.text)
-			d := s.await("the state names the bad file", func(d document) bool { return !d.Ready })
-			s.expectKept(d, bad.words)
+			d := s.Await("the state names the bad file", func(d document) bool { return !d.Ready })
+			expectKept(r, s, d, bad.words)
 			file.put(shootObject)
-			s.await("the good file is back in force", good)
+			s.Await("the good file is back in force", good)
 		})
 	}
 }
 
 // expectKept wants an unhealthy source, named with the words, and the node networks fenced all the same.
-func (s *sidecar) expectKept(d document, words string) {
-	s.t.Helper()
+func expectKept(r *rig.Rig, s *sidecar, d document, words string) {
+	s.T.Helper()
 	if len(d.Sources) != 1 || d.Sources[0].Healthy || d.Sources[0].Message == "" {
-		s.t.Errorf("the source is not said to be bad: %+v", d.Sources)
+		s.T.Errorf("the source is not said to be bad: %+v", d.Sources)
 	}
 	if !strings.Contains(d.Message, words) {
-		s.t.Errorf("no %q in the message: %s", words, d.Message)
+		s.T.Errorf("no %q in the message: %s", words, d.Message)
 	}
 	for _, n := range nodeNetworks {
-		if !slices.Contains(d.cidrs(), n) {
-			s.t.Errorf("%s is no longer a node network: %v", n, d.cidrs())
+		if !strings.Contains(d.CIDRs(), n) {
+			s.T.Errorf("%s is no longer a node network: %v", n, d.CIDRs())
 		}
 	}
-	expectFenced(s.t, s.r, s.t.Name())
+	expectFenced(s.T, r, s.T.Name())
 }
 
 // TestFileCutAnywhere: a Shoot that ends early, wherever, shrinks nothing.
@@ -102,13 +101,13 @@ func TestFileCutAnywhere(t *testing.T) {
 	file := newShootFile(t, r)
 	file.put(shootObject)
 	s := start(t, r, "--shoot-file="+file.path, "--firewall=nft", "--resync=1s")
-	s.await("the good file is in force", func(d document) bool { return d.Ready })
+	s.Await("the good file is in force", func(d document) bool { return d.Ready })
 	for cut := 0; cut < len(shootObject)-1; cut += 17 {
 		file.put(shootObject[:cut])
-		d := s.await("the cut file is looked at", func(d document) bool { return !d.Ready })
-		s.expectKept(d, "")
+		d := s.Await("the cut file is looked at", func(d document) bool { return !d.Ready })
+		expectKept(r, s, d, "")
 		file.put(shootObject)
-		s.await("the good file is back in force", func(d document) bool { return d.Ready })
+		s.Await("the good file is back in force", func(d document) bool { return d.Ready })
 	}
 }
 
@@ -118,27 +117,27 @@ func TestFileGone(t *testing.T) {
 	file := newShootFile(t, r)
 	file.put(shootObject)
 	s := start(t, r, "--shoot-file="+file.path, "--firewall=nft", "--resync=1s")
-	s.await("the good file is in force", func(d document) bool { return d.Ready })
+	s.Await("the good file is in force", func(d document) bool { return d.Ready })
 	for name, replace := range map[string]func() error{
 		"removed":     func() error { return nil },
 		"a directory": func() error { return os.Mkdir(file.path, 0o700) },
 		"a dead link": func() error { return os.Symlink("nowhere", file.path) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := s.in(t)
+			s := s.In(t)
 			if err := os.RemoveAll(file.path); err != nil {
 				t.Fatal(err)
 			}
 			if err := replace(); err != nil {
 				t.Fatal(err)
 			}
-			d := s.await("the state names the file", func(d document) bool { return !d.Ready })
-			s.expectKept(d, file.path)
+			d := s.Await("the state names the file", func(d document) bool { return !d.Ready })
+			expectKept(r, s, d, file.path)
 			if err := os.RemoveAll(file.path); err != nil {
 				t.Fatal(err)
 			}
 			file.put(shootObject)
-			s.await("the good file is back in force", func(d document) bool { return d.Ready })
+			s.Await("the good file is back in force", func(d document) bool { return d.Ready })
 		})
 	}
 }
@@ -150,11 +149,11 @@ func TestBadFileFromTheStart(t *testing.T) {
 	for _, bad := range []string{"", "\x00\x01\x02", "kind: Pod\napiVersion: v1\n", "0.0.0.0/0\n", shootObject[:150]} {
 		file.put(bad)
 		s := start(t, r, bothNetworks, "--shoot-file="+file.path, "--firewall=nft", "--resync=1s")
-		d := s.await("the fence stands", func(d document) bool { return d.Phase == "Blocked" })
-		if d.Ready || d.Reason != "SourceUnavailable" && d.Reason != "InvalidNetwork" || !slices.Equal(d.cidrs(), nodeNetworks) {
-			t.Errorf("file %q: ready %v, %s: %s, networks %v", bad, d.Ready, d.Reason, d.Message, d.cidrs())
+		d := s.Await("the fence stands", func(d document) bool { return d.Phase == "Blocked" })
+		if d.Ready || d.Reason != "SourceUnavailable" && d.Reason != "InvalidNetwork" || d.CIDRs() != strings.Join(nodeNetworks, " ") {
+			t.Errorf("file %q: ready %v, %s: %s, networks %v", bad, d.Ready, d.Reason, d.Message, d.CIDRs())
 		}
-		if code, body := s.get("/healthz"); code != 200 {
+		if code, body := s.Get("/healthz"); code != 200 {
 			t.Errorf("file %q: /healthz %d %s", bad, code, body)
 		}
 		expectFenced(t, r, "bad file from the start")

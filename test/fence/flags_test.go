@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // mistakes are command lines and environments that must end with exit code 2, and the words that their one line on stderr
@@ -91,7 +92,7 @@ func commandLine(line string) []string {
 	for len(words) > 0 && strings.Contains(words[0], "=") {
 		out, words = append(out, words[0]), words[1:]
 	}
-	return append(append(out, binary), words...)
+	return append(append(out, shipped.Binary), words...)
 }
 
 // oddities are odd and still right: the agent runs, fences the networks, and says what it made of them.
@@ -114,9 +115,9 @@ func TestOddities(t *testing.T) {
 	r := rig.New(t, rig.Options{})
 	for _, o := range oddities {
 		t.Run(o.name, func(t *testing.T) {
-			s := &sidecar{r.Start(commandLine(o.line)[2:]...), t, r}
-			d := s.await("ready", func(d document) bool { return d.Ready })
-			if got := strings.Join(d.cidrs(), " "); got != o.cidrs {
+			s := shipped.Run(t, r.Pod, commandLine(o.line)[2:]...)
+			d := s.Await("ready", func(d document) bool { return d.Ready })
+			if got := d.CIDRs(); got != o.cidrs {
 				t.Errorf("%s: networks %s, want %s", o.line, got, o.cidrs)
 			}
 			s.Stop()
@@ -130,10 +131,10 @@ func TestBadItemInGardenersVariable(t *testing.T) {
 	r := rig.New(t, rig.Options{})
 	for _, bad := range []string{"10.300.0.0/16", "0.0.0.0/0", "127.0.0.0/8", "fe80::/10", "010.0.0.0/8", "nodes"} {
 		t.Run(bad, func(t *testing.T) {
-			s := &sidecar{r.Start("env", "SHOOT_NODE_NETWORKS=10.250.0.0/16,"+bad, binary, "run", "--firewall=nft"), t, r}
-			d := s.await("the bad item is named", func(d document) bool { return d.Reason == "InvalidNetwork" })
-			if d.Ready || !strings.Contains(d.Message, bad) || strings.Join(d.cidrs(), " ") != "10.250.0.0/16" {
-				t.Errorf("ready %v, networks %v, message %s", d.Ready, d.cidrs(), d.Message)
+			s := shipped.Run(t, r.Pod, "env", "SHOOT_NODE_NETWORKS=10.250.0.0/16,"+bad, shipped.Binary, "run", "--firewall=nft")
+			d := s.Await("the bad item is named", func(d document) bool { return d.Reason == "InvalidNetwork" })
+			if d.Ready || !strings.Contains(d.Message, bad) || d.CIDRs() != "10.250.0.0/16" {
+				t.Errorf("ready %v, networks %v, message %s", d.Ready, d.CIDRs(), d.Message)
 			}
 			expectFenced(t, r, bad)
 			s.Stop()
@@ -157,16 +158,16 @@ func TestTwoAgentsOneAddress(t *testing.T) {
 	r := rig.New(t, rig.Options{})
 	s := startReady(t, r, "nft")
 	want := snapshot(r)
-	second := r.Start(binary, "run", bothNetworks, "--firewall=nft")
+	second := r.Start(shipped.Binary, "run", bothNetworks, "--firewall=nft")
 	if code, err := second.Wait(patience); err != nil || code != 1 || !strings.Contains(second.Output(), "--listen") {
 		t.Errorf("the second agent exits with %d, %v: %s", code, err, second.Output())
 	}
 	var all sync.WaitGroup
 	for range 4 {
-		all.Go(func() { r.Exec(binary, "init", bothNetworks, "--firewall=nft") })
+		all.Go(func() { r.Exec(shipped.Binary, "init", bothNetworks, "--firewall=nft") })
 	}
 	all.Wait()
-	s.await("still ready", func(d document) bool { return d.Ready })
+	s.Await("still ready", func(d document) bool { return d.Ready })
 	time.Sleep(quiet)
 	expectSame(t, "after a second agent and four inits", want, snapshot(r))
 }

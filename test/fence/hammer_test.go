@@ -29,7 +29,7 @@ func TestHammer(t *testing.T) {
 		file := newShootFile(t, r)
 		file.write(networksOf(0)...)
 		s := start(t, r, "--shoot-file="+file.path, "--firewall="+backend, "--resync=1s", "--log-level=warn")
-		s.await("the agent is ready", func(d document) bool { return d.Ready })
+		s.Await("the agent is ready", func(d document) bool { return d.Ready })
 		h := r.Hammer(hammerRate)
 		changes, flaps := policyChanges[backend], 0
 		for i := 1; i <= changes; i++ {
@@ -39,9 +39,9 @@ func TestHammer(t *testing.T) {
 				r.TunnelUp()
 				r.TunnelDown()
 			}
-			d := s.await(fmt.Sprintf("policy %d is in force", i), func(d document) bool { return d.Ready && slices.Contains(d.cidrs(), mark(i)) })
+			d := s.Await(fmt.Sprintf("policy %d is in force", i), func(d document) bool { return d.Ready && strings.Contains(d.CIDRs(), mark(i)) })
 			// The agent slows down when it has to write in every pass.
-			s.await("a pass found nothing to do", func(later document) bool { return later.VerifiedAt.After(d.VerifiedAt) })
+			s.Await("a pass found nothing to do", func(later document) bool { return later.VerifiedAt.After(d.VerifiedAt) })
 		}
 		totals := h.Stop()
 		t.Logf("%d policy changes, %d flaps: %v", changes, flaps, totals)

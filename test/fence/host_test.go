@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // TestHostNetworkOfAPod: where Kubernetes says that the pod's address is its host's, nothing is written unless that is asked for.
 func TestHostNetworkOfAPod(t *testing.T) {
 	r := rig.New(t, rig.Options{})
 	env := func(host, command string) rig.Result {
-		return r.Exec("env", "HOST_IP="+host, "POD_IP="+rig.Pod4.String(), binary, command, bothNetworks, "--host-network=false")
+		return r.Exec("env", "HOST_IP="+host, "POD_IP="+rig.Pod4.String(), shipped.Binary, command, bothNetworks, "--host-network=false")
 	}
 	before := r.Snapshot()
 	for _, command := range []string{"run", "init"} {
@@ -28,7 +29,7 @@ func TestHostNetworkOfAPod(t *testing.T) {
 	if got := env("192.0.2.1", "init"); got.Exit != 0 {
 		t.Errorf("as a pod on another host: exit code %d: %s", got.Exit, got.Stderr)
 	}
-	if got := r.Exec("env", "HOST_IP="+rig.Pod4.String(), "POD_IP="+rig.Pod4.String(), binary, "init", bothNetworks, "--host-network"); got.Exit != 0 {
+	if got := r.Exec("env", "HOST_IP="+rig.Pod4.String(), "POD_IP="+rig.Pod4.String(), shipped.Binary, "init", bothNetworks, "--host-network"); got.Exit != 0 {
 		t.Errorf("with --host-network: exit code %d: %s", got.Exit, got.Stderr)
 	}
 }
@@ -41,7 +42,7 @@ func TestHostNetworkOfThisMachine(t *testing.T) {
 	}
 	dry := func(more ...string) rig.Result {
 		var stdout, stderr strings.Builder
-		cmd := exec.Command(binary, append([]string{"run", "--dry-run", "--node-networks=10.250.0.0/16"}, more...)...)
+		cmd := exec.Command(shipped.Binary, append([]string{"run", "--dry-run", "--node-networks=10.250.0.0/16"}, more...)...)
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		err := cmd.Run()
 		return rig.Result{Stdout: stdout.String(), Stderr: stderr.String(), Exit: cmd.ProcessState.ExitCode(), Err: err}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // TestReach: no way leads over the seed network, and every free one through the VPN while it is up.
@@ -14,7 +15,7 @@ func TestReach(t *testing.T) {
 		expectOpen(t, r)
 		s := startReady(t, r, backend)
 		for _, when := range []string{"VPN never up", "VPN gone again"} {
-			d := s.awaitPhase("Blocked")
+			d := s.AwaitPhase("Blocked")
 			if d.Firewall.Backend != backend || d.Reason != "Fenced" {
 				t.Errorf("%s: reason %s, backend %s", when, d.Reason, d.Firewall.Backend)
 			}
@@ -23,7 +24,7 @@ func TestReach(t *testing.T) {
 			expectQuickRefusal(t, r)
 			expectExplain(t, r, 0, "blackhole")
 			r.TunnelUp()
-			s.awaitPhase("Tunneled")
+			s.AwaitPhase("Tunneled")
 			expect(t, r, "VPN up", rig.AnswerVPN)
 			expectExplain(t, r, 0, "tun0")
 			r.TunnelDown()
@@ -35,7 +36,7 @@ func TestReach(t *testing.T) {
 func expectExplain(t *testing.T, r *rig.Rig, exit int, word string) {
 	t.Helper()
 	for _, a := range []netip.Addr{rig.Node4, rig.Node6} {
-		got := r.Exec(binary, "explain", a.String(), bothNetworks)
+		got := r.Exec(shipped.Binary, "explain", a.String(), bothNetworks)
 		if got.Exit != exit || !strings.Contains(got.Stdout, word) {
 			t.Errorf("explain %v exits with %d, want %d and the word %q:\n%s%s", a, got.Exit, exit, word, got.Stdout, got.Stderr)
 		}
@@ -46,10 +47,10 @@ func expectExplain(t *testing.T, r *rig.Rig, exit int, word string) {
 func TestCommandsWithoutFence(t *testing.T) {
 	r := rig.New(t, rig.Options{})
 	expectExplain(t, r, 1, "eth0")
-	if got := r.Exec(binary, "explain", rig.Pod4.String(), bothNetworks); got.Exit != 0 {
+	if got := r.Exec(shipped.Binary, "explain", rig.Pod4.String(), bothNetworks); got.Exit != 0 {
 		t.Errorf("explain of no node address exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
 	}
-	if got := r.Exec(binary, "status"); got.Exit != 3 || got.Stderr == "" {
+	if got := r.Exec(shipped.Binary, "status"); got.Exit != 3 || got.Stderr == "" {
 		t.Errorf("status without an agent exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
 	}
 }
@@ -64,16 +65,16 @@ func TestVPNRoutesOfAnyLength(t *testing.T) {
 		"longer":  "10.250.0.0/17 10.250.128.0/17 fd00:250::/49 fd00:250:0:8000::/49",
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := s.in(t)
+			s := s.In(t)
 			var prefixes []netip.Prefix
 			for _, p := range strings.Fields(list) {
 				prefixes = append(prefixes, netip.MustParsePrefix(p))
 			}
 			r.TunnelUp(prefixes...)
-			s.awaitPhase("Tunneled")
+			s.AwaitPhase("Tunneled")
 			expect(t, r, "VPN up", rig.AnswerVPN)
 			r.TunnelDown()
-			s.awaitPhase("Blocked")
+			s.AwaitPhase("Blocked")
 			expect(t, r, "VPN down", "")
 		})
 	}
@@ -83,18 +84,18 @@ func TestVPNRoutesOfAnyLength(t *testing.T) {
 func TestReadyWhenTunneled(t *testing.T) {
 	r := rig.New(t, rig.Options{})
 	s := start(t, r, bothNetworks, "--firewall=nft", "--ready-when=tunneled")
-	d := s.await("the fence stands", func(d document) bool { return d.Phase == "Blocked" && d.Reason == "TunnelDown" })
-	if code, body := s.get("/readyz"); d.Ready || code != 503 || !strings.Contains(body, "[-]tunneled failed") {
+	d := s.Await("the fence stands", func(d document) bool { return d.Phase == "Blocked" && d.Reason == "TunnelDown" })
+	if code, body := s.Get("/readyz"); d.Ready || code != 503 || !strings.Contains(body, "[-]tunneled failed") {
 		t.Errorf("VPN down: ready %v, /readyz %d %s", d.Ready, code, body)
 	}
-	if code, _ := s.get("/startupz"); code != 200 {
+	if code, _ := s.Get("/startupz"); code != 200 {
 		t.Errorf("VPN down: /startupz %d", code)
 	}
-	if got := r.Exec(binary, "status"); got.Exit != 1 {
+	if got := r.Exec(shipped.Binary, "status"); got.Exit != 1 {
 		t.Errorf("VPN down: status exits with %d", got.Exit)
 	}
 	r.TunnelUp()
-	if d := s.awaitPhase("Tunneled"); d.Reason != "Tunneled" {
+	if d := s.AwaitPhase("Tunneled"); d.Reason != "Tunneled" {
 		t.Errorf("VPN up: reason %s", d.Reason)
 	}
 }
@@ -103,8 +104,8 @@ func TestReadyWhenTunneled(t *testing.T) {
 func TestAllowedPartStaysReachable(t *testing.T) {
 	eachBackendAtOnce(t, rig.Options{}, func(t *testing.T, r *rig.Rig, backend string) {
 		s := startReady(t, r, backend, "--allow=10.250.0.7/32,fd00:250::7/128")
-		if d := s.awaitPhase("Blocked"); strings.Count(d.causes(), " Allowed") != 2 {
-			t.Errorf("the state does not name the allowed parts: %s", d.causes())
+		if d := s.AwaitPhase("Blocked"); strings.Count(d.Causes(), " Allowed") != 2 {
+			t.Errorf("the state does not name the allowed parts: %s", d.Causes())
 		}
 		for _, p := range everyWay(r) {
 			p.Timeout = ample

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // kills is how often the agent is killed, over both backends: half of the times when it is ready, half at any moment.
@@ -24,7 +25,7 @@ func TestKilledAndRestarted(t *testing.T) {
 		for range kills / len(backends) / 2 {
 			s.Kill()
 			s = startReady(t, r, backend)
-			if n := s.changes(); n != 0 {
+			if n := s.Changes(); n != 0 {
 				t.Errorf("the restarted agent wrote:\n%s", s.Output())
 			}
 		}
@@ -50,7 +51,7 @@ func TestSignalsLeaveTheFence(t *testing.T) {
 		want := snapshot(r)
 		s.Signal(signal)
 		if code, err := s.Wait(patience); err != nil || code != 0 {
-			t.Errorf("after %v: exit %d, %v\n%s", signal, code, err, s.tail())
+			t.Errorf("after %v: exit %d, %v\n%s", signal, code, err, s.Tail())
 		}
 		expectSame(t, "after "+signal.String(), want, snapshot(r))
 		r.ResetCounters()
@@ -63,7 +64,7 @@ func TestSignalsLeaveTheFence(t *testing.T) {
 func TestInitLeavesTheFence(t *testing.T) {
 	eachBackendAtOnce(t, rig.Options{}, func(t *testing.T, r *rig.Rig, backend string) {
 		for range 5 {
-			got := r.Exec(binary, "init", bothNetworks, "--firewall="+backend)
+			got := r.Exec(shipped.Binary, "init", bothNetworks, "--firewall="+backend)
 			if got.Exit != 0 || !strings.Contains(got.Stdout, "2 node networks fenced") {
 				t.Fatalf("init exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
 			}
@@ -72,7 +73,7 @@ func TestInitLeavesTheFence(t *testing.T) {
 			expectNoLeak(t, r, "after init")
 			clean(t, r)
 		}
-		if got := r.Exec(binary, "init", "--shoot-file=/nonexistent", "--timeout=300ms"); got.Exit != 1 || got.Stderr == "" {
+		if got := r.Exec(shipped.Binary, "init", "--shoot-file=/nonexistent", "--timeout=300ms"); got.Exit != 1 || got.Stderr == "" {
 			t.Errorf("init without networks exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
 		}
 	})
@@ -113,7 +114,7 @@ func TestStoppedAgent(t *testing.T) {
 		r.TunnelDown()
 		expectStopped(t, h)
 		s.Signal(syscall.SIGCONT)
-		s.awaitPhase("Blocked")
+		s.AwaitPhase("Blocked")
 	})
 }
 

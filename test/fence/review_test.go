@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // missingPrograms are a fence and a PATH in which one program is missing that would be needed to see it.
@@ -25,7 +26,7 @@ func TestCleanupThatCannotSee(t *testing.T) {
 			loadLegacy(r)
 			settleIn(t, r, c.backend, nodeNetworks...)
 			fenced := snapshot(r)
-			got := r.Exec(append(pathWithout(c.missing), binary, "cleanup")...)
+			got := r.Exec(append(pathWithout(c.missing), shipped.Binary, "cleanup")...)
 			if got.Exit != 1 || !strings.Contains(got.Stderr, c.missing+"-save") {
 				t.Errorf("cleanup exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
 			}
@@ -56,7 +57,7 @@ func TestCleanupBesideNativeRules(t *testing.T) {
 			settleIn(t, r, "nft", nodeNetworks...)
 			r.Pod.Feed(script, "nft -f -")
 			fenced := snapshot(r)
-			if got := r.Exec(binary, "cleanup"); got.Exit != 1 || !strings.Contains(got.Stderr, "ipv4 mangle") {
+			if got := r.Exec(shipped.Binary, "cleanup"); got.Exit != 1 || !strings.Contains(got.Stderr, "ipv4 mangle") {
 				t.Errorf("cleanup exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
 			}
 			expectSame(t, "after the cleanup", fenced, snapshot(r))
@@ -68,12 +69,12 @@ func TestCleanupBesideNativeRules(t *testing.T) {
 func TestCleanupNeedsNoProgramsForNothing(t *testing.T) {
 	r := rig.New(t, rig.Options{})
 	settleIn(t, r, "nft", nodeNetworks...)
-	if got := r.Exec(append(pathWith("iptables-nft", "ip6tables-nft"), binary, "cleanup")...); got.Exit != 0 {
+	if got := r.Exec(append(pathWith("iptables-nft", "ip6tables-nft"), shipped.Binary, "cleanup")...); got.Exit != 0 {
 		t.Errorf("without the legacy programs cleanup exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
 	}
 	r.Pod.Feed("table ip filter { chain OUTPUT { type filter hook output priority 0 ; meta skuid 5 accept ; } ; }", "nft -f -")
 	settleIn(t, r, "auto", nodeNetworks...)
-	if got := r.Exec(binary, "cleanup"); got.Exit != 0 {
+	if got := r.Exec(shipped.Binary, "cleanup"); got.Exit != 0 {
 		t.Errorf("beside native rules of others cleanup exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
 	}
 }
@@ -87,12 +88,12 @@ func TestHostBitsInAllow(t *testing.T) {
 		"::ffff:10.250.3.7/112":        "10.250.0.0/16",
 		"10.250.9.0/24 10.250.3.7/16":  "10.250.0.0/16",
 	} {
-		got := r.Exec("timeout", "5", binary, "run", bothNetworks, "--allow="+allow)
+		got := r.Exec("timeout", "5", shipped.Binary, "run", bothNetworks, "--allow="+allow)
 		if got.Exit != 2 || strings.Count(got.Stderr, "\n") != 1 || !strings.Contains(got.Stderr, "--allow") || !strings.Contains(got.Stderr, write) {
 			t.Errorf("%s: exits with %d, want 2 and the advice to write %s: %s", allow, got.Exit, write, got.Stderr)
 		}
 	}
-	if got := r.Exec(binary, "init", bothNetworks, "--allow=10.250.9.0/24,::ffff:10.250.3.7/128"); got.Exit != 0 {
+	if got := r.Exec(shipped.Binary, "init", bothNetworks, "--allow=10.250.9.0/24,::ffff:10.250.3.7/128"); got.Exit != 0 {
 		t.Errorf("holes without host bits: exits with %d: %s", got.Exit, got.Stderr)
 	}
 }
@@ -101,7 +102,7 @@ func TestHostBitsInAllow(t *testing.T) {
 func TestHostBitsOfNodeNetworksAreSaid(t *testing.T) {
 	r := rig.New(t, rig.Options{})
 	s := start(t, r, "--node-networks=10.250.3.7/16", "--firewall=nft")
-	d := s.await("ready", func(d document) bool { return d.Ready })
+	d := s.Await("ready", func(d document) bool { return d.Ready })
 	const words = "10.250.3.7/16 has host bits set"
 	if got := d.Sources[0].Message; !strings.Contains(got, words) || !d.Sources[0].Healthy {
 		t.Errorf("the source says %q", got)

@@ -52,7 +52,7 @@ func TestForeignPaths(t *testing.T) {
 	eachBackendAtOnce(t, rig.Options{Forwarding: true}, func(t *testing.T, r *rig.Rig, backend string) {
 		s := startReady(t, r, backend)
 		for name, path := range foreignPaths {
-			t.Run(name, func(t *testing.T) { tryForeignPath(t, r, s.in(t), path) })
+			t.Run(name, func(t *testing.T) { tryForeignPath(t, r, s.In(t), path) })
 		}
 	})
 }
@@ -62,19 +62,19 @@ func tryForeignPath(t *testing.T, r *rig.Rig, s *sidecar, path foreignPath) {
 	defer ip(r, undo(path.lines))
 	named := func(d document) bool {
 		for _, w := range path.words {
-			if !strings.Contains(d.causes(), w) {
+			if !strings.Contains(d.Causes(), w) {
 				return false
 			}
 		}
 		return d.Ready
 	}
-	s.await("the state names "+strings.Join(path.words, " and "), named)
+	s.Await("the state names "+strings.Join(path.words, " and "), named)
 	r.ResetCounters()
 	expect(t, r, "VPN down", "")
 	expectMarkRefused(t, r, path.mark)
 	r.TunnelUp()
 	defer r.TunnelDown()
-	s.await("the tunnel is there, and the state still names the path", func(d document) bool {
+	s.Await("the tunnel is there, and the state still names the path", func(d document) bool {
 		return slices.Contains(d.Interfaces.Tunnels, "tun0") && named(d)
 	})
 	ways := everyWay(r)

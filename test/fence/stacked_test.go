@@ -27,7 +27,7 @@ func TestStackedOnFenced(t *testing.T) {
 				r.Pod.IP("link del over0")
 				s := startReady(t, r, backend)
 				r.Pod.IP(add...)
-				s.await("over0 is fenced", func(d document) bool { return d.Ready && slices.Contains(d.Interfaces.Fenced, "over0") })
+				s.Await("over0 is fenced", func(d document) bool { return d.Ready && slices.Contains(d.Interfaces.Fenced, "over0") })
 				r.ResetCounters()
 				knock(r)
 				expectNoLeak(t, r, "bound to over0")

@@ -70,26 +70,26 @@ func expectLanesOpen(t *testing.T, l *lanes) {
 // try carries out one act and follows what comes of it.
 func (tm *tampering) try(t *testing.T, a act, want string) {
 	t.Helper()
-	before, lines := tm.state(), tm.changes()
+	before, lines := tm.State(), tm.Changes()
 	freeBefore, boundBefore := tm.lanes.arrived(t)
 	begin := time.Now()
-	if got := tamper(tm.r, a); got.Err != nil {
+	if got := tamper(tm.view.r, a); got.Err != nil {
 		t.Fatalf("%s: %v\n%s", a.name, got.Err, got.Stderr)
 	}
 	done := time.Now()
-	plantAgain(tm.r, a, tm.view.backend)
+	plantAgain(tm.view.r, a, tm.view.backend)
 	took, got := tm.view.untilRepaired(done, want, patience)
 	if got != want {
-		t.Fatalf("%s: not repaired within %v: want\n%s\ngot\n%s\nlog: %s", a.name, patience, want, got, tm.tail())
+		t.Fatalf("%s: not repaired within %v: want\n%s\ngot\n%s\nlog: %s", a.name, patience, want, got, tm.Tail())
 	}
-	after := tm.await("ready again after "+a.name, func(d document) bool { return d.Ready && d.Repairs != before.Repairs })
-	if n := tm.changes() - lines; n == 0 {
+	after := tm.Await("ready again after "+a.name, func(d document) bool { return d.Ready && d.Repairs != before.Repairs })
+	if n := tm.Changes() - lines; n == 0 {
 		t.Errorf("%s: repairs went from %+v to %+v without a line in the log", a.name, before.Repairs, after.Repairs)
 	}
 	tm.took = append(tm.took, took)
 	tm.settle()
 	run := time.Now()
-	tm.r.Pod.Run("iptables-" + tm.view.backend + "-save")
+	tm.Pod.Run("iptables-" + tm.view.backend + "-save")
 	tm.execs = append(tm.execs, time.Since(run))
 	free, bound := tm.lanes.arrived(t)
 	if free != freeBefore {
@@ -107,9 +107,9 @@ func (tm *tampering) try(t *testing.T, a act, want string) {
 // settle waits for a pass that has found nothing to do: the agent takes repairs in a row for a fight with another program,
 // and slows down.
 func (tm *tampering) settle() {
-	tm.t.Helper()
-	repaired := tm.state().VerifiedAt
-	tm.await("a pass found nothing to do", func(d document) bool { return d.VerifiedAt.After(repaired) })
+	tm.T.Helper()
+	repaired := tm.State().VerifiedAt
+	tm.Await("a pass found nothing to do", func(d document) bool { return d.VerifiedAt.After(repaired) })
 }
 
 // report asserts the quantile that counts and prints what was measured.
@@ -139,9 +139,9 @@ func TestRepairsThatFailAreTold(t *testing.T) {
 		plantRules(r, backend)
 		s := startReady(t, r, backend)
 		fight := r.Start("sh", "-c", "while :; do "+program("4", backend)+" -w 5 -F OUTPUT; done 2>/dev/null")
-		s.await("readiness goes", func(d document) bool { return !d.Ready })
-		code, body := s.get("/readyz")
-		for deadline := time.Now().Add(patience); code == http.StatusOK && time.Now().Before(deadline); code, body = s.get("/readyz") {
+		s.Await("readiness goes", func(d document) bool { return !d.Ready })
+		code, body := s.Get("/readyz")
+		for deadline := time.Now().Add(patience); code == http.StatusOK && time.Now().Before(deadline); code, body = s.Get("/readyz") {
 			time.Sleep(time.Millisecond)
 		}
 		if code != http.StatusServiceUnavailable || !strings.Contains(body, "10.250.0.0/16") {
@@ -151,7 +151,7 @@ func TestRepairsThatFailAreTold(t *testing.T) {
 			t.Errorf("during the fight: answered by %v", a)
 		}
 		fight.Kill()
-		s.await("ready again", func(d document) bool { return d.Ready })
+		s.Await("ready again", func(d document) bool { return d.Ready })
 	})
 }
 
@@ -163,7 +163,7 @@ func TestLockedOut(t *testing.T) {
 	r.ResetCounters()
 	holder := r.Start("flock", r.XtablesLock(), "sh", "-c",
 		"XTABLES_LOCKFILE="+r.XtablesLock()+".other iptables-legacy -F && sleep 4")
-	d := s.await("readiness goes", func(d document) bool { return !d.Ready })
+	d := s.Await("readiness goes", func(d document) bool { return !d.Ready })
 	t.Logf("locked out: %s: %s", d.Reason, d.Message)
 	if a := r.Probe(rig.Probe{Protocol: rig.TCP, To: rig.Node4}); a.Err == nil {
 		t.Errorf("locked out: answered by %v", a)
@@ -171,6 +171,6 @@ func TestLockedOut(t *testing.T) {
 	if _, err := holder.Wait(patience); err != nil {
 		t.Fatal(err)
 	}
-	s.await("ready again", func(d document) bool { return d.Ready && d.Repairs.Firewall > 0 })
+	s.Await("ready again", func(d document) bool { return d.Ready && d.Repairs.Firewall > 0 })
 	expectNoLeak(t, r, "locked out")
 }

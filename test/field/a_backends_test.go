@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // ruleCounts counts our jumps and rules in a backend, of both families.
@@ -30,7 +31,7 @@ func TestFR01RulesDoNotPileUp(t *testing.T) {
 	expectOpen(t, r)
 	apply := func(backend string, times int) {
 		for range times {
-			if got := r.Exec(binary, "init", bothNetworks, "--firewall="+backend); got.Exit != 0 {
+			if got := r.Exec(shipped.Binary, "init", bothNetworks, "--firewall="+backend); got.Exit != 0 {
 				t.Fatalf("init exits with %d: %s", got.Exit, got.Stderr)
 			}
 		}
@@ -61,12 +62,12 @@ func TestFR03HeldLock(t *testing.T) {
 	file := newShootFile(t, r)
 	file.write("10.250.0.0/16")
 	s := start(t, r, "--shoot-file="+file.path, "--firewall=legacy", "--resync=1s")
-	s.awaitReady()
+	s.AwaitReady()
 	holder := r.Start("flock", r.XtablesLock(), "sleep", "8")
 	time.Sleep(100 * time.Millisecond) // until the holder has it
 	begin := time.Now()
 	file.write("10.250.0.0/16", "fd00:250::/48", "10.251.0.0/16")
-	s.await("the lock is named", func(d document) bool { return !d.Ready && strings.Contains(d.Message, "xtables lock") })
+	s.Await("the lock is named", func(d document) bool { return !d.Ready && strings.Contains(d.Message, "xtables lock") })
 	if got := r.Pod.Run("ip route show table 9604"); !strings.Contains(got, "10.251.0.0/16") && !strings.Contains(got, "10.250.0.0/15") {
 		t.Errorf("the routes wait for the lock, too:\n%s", got)
 	}
@@ -75,12 +76,12 @@ func TestFR03HeldLock(t *testing.T) {
 			most = n
 			t.Errorf("%d programs wait for the lock", n)
 		}
-		if code, body := s.get("/healthz"); code != 200 || !s.Running() {
+		if code, body := s.Get("/healthz"); code != 200 || !s.Running() {
 			t.Fatalf("/healthz %d %s, running %v", code, body, s.Running())
 		}
 	}
 	released := time.Now()
-	s.await("the new network is in force", func(d document) bool { return d.Ready && strings.Contains(d.cidrs(), "10.250.0.0/15") })
+	s.Await("the new network is in force", func(d document) bool { return d.Ready && strings.Contains(d.CIDRs(), "10.250.0.0/15") })
 	t.Logf("asked for, held for %v, in force %v after the release", released.Sub(begin), time.Since(released))
 	expectFenced(t, r, "after the lock")
 }
@@ -111,9 +112,9 @@ func TestFR04OtherVersions(t *testing.T) {
 			eachBackend(t, func(t *testing.T, r *rig.Rig, backend string) {
 				wrap := shims(t, r, everyProgram(backend, c.suffix, c.script))
 				s := startWith(t, r, wrap, bothNetworks, "--firewall="+backend, "--resync=1s")
-				s.awaitReady()
+				s.AwaitReady()
 				r.Pod.Run("iptables-" + backend + " -w 5 -F OUTPUT")
-				s.await("a repair", func(d document) bool { return d.Ready && d.Repairs.Firewall > 0 })
+				s.Await("a repair", func(d document) bool { return d.Ready && d.Repairs.Firewall > 0 })
 				expectFenced(t, r, name)
 			})
 		})
@@ -126,7 +127,7 @@ func TestFR05EmptyNamespace(t *testing.T) {
 		if got := r.Pod.Run("nft list ruleset"); got != "" {
 			t.Fatalf("the namespace is not empty:\n%s", got)
 		}
-		got := r.Exec(binary, "init", bothNetworks, "--firewall="+backend, "--timeout=15s")
+		got := r.Exec(shipped.Binary, "init", bothNetworks, "--firewall="+backend, "--timeout=15s")
 		if got.Exit != 0 || strings.Contains(got.Stderr, "incompatible") {
 			t.Errorf("init exits with %d: %s", got.Exit, got.Stderr)
 		}
@@ -143,28 +144,28 @@ func TestFR08ForeignFlush(t *testing.T) {
 	for _, act := range []string{
 		"iptables-nft -F OUTPUT", "nft flush ruleset", "iptables-nft -D ROUTEFENCE 1", "iptables-nft -t mangle -F POSTROUTING",
 	} {
-		s.awaitPasses(1) // repairs in a row are taken for a fight
-		before, lines := s.state().Repairs.Firewall, s.changes()
+		s.AwaitPasses(1) // repairs in a row are taken for a fight
+		before, lines := s.State().Repairs.Firewall, s.Changes()
 		r.ResetCounters()
 		r.Pod.Run(act)
 		if a := r.Probe(rig.Probe{Protocol: rig.TCP, To: rig.Node4}); a.Err == nil {
 			t.Errorf("right after %s: answered by %v", act, a)
 		}
-		s.await("repaired after "+act, func(d document) bool { return d.Ready && d.Repairs.Firewall > before })
-		if s.changes() == lines {
+		s.Await("repaired after "+act, func(d document) bool { return d.Ready && d.Repairs.Firewall > before })
+		if s.Changes() == lines {
 			t.Errorf("%s: no line in the log", act)
 		}
 		expectNoLeak(t, r, act) // of a free socket: the routes hold
 		expectFenced(t, r, act)
-		_, metrics := s.get("/metrics")
-		want := fmt.Sprintf("routefence_repairs_total{layer=\"firewall\"} %d", s.state().Repairs.Firewall)
+		_, metrics := s.Get("/metrics")
+		want := fmt.Sprintf("routefence_repairs_total{layer=\"firewall\"} %d", s.State().Repairs.Firewall)
 		if !strings.Contains(metrics, want) {
 			t.Errorf("%s: no %s in the metrics", act, want)
 		}
 	}
-	before := s.awaitPasses(1).Repairs
+	before := s.AwaitPasses(1).Repairs
 	r.Pod.Run("iptables-legacy -w 5 -F")
-	if after := s.awaitPasses(2); after.Repairs != before || !after.Ready {
+	if after := s.AwaitPasses(2); after.Repairs != before || !after.Ready {
 		t.Errorf("a flush of the other backend: repairs went from %+v to %+v, ready %v", before, after.Repairs, after.Ready)
 	}
 }
@@ -181,7 +182,7 @@ func TestFR09BrokenIPv6(t *testing.T) {
 					scripts["ip6tables-nft"+suffix] = "echo 'address family not supported' >&2; exit " + exit
 				}
 				s := startWith(t, r, shims(t, r, scripts), "--node-networks="+networks, "--firewall=nft", "--resync=1s")
-				d := s.await("a verdict", func(d document) bool {
+				d := s.Await("a verdict", func(d document) bool {
 					return d.Ready == ready && d.Phase == "Blocked" && (ready || strings.Contains(d.Message, "ip6tables"))
 				})
 				t.Logf("%s: %s", d.Reason, d.Message)
@@ -201,7 +202,7 @@ case "$rules" in *"`+words+`"*) echo "Extension is not supported, missing kernel
 printf '%s\n' "$rules" | REAL "$@"`))
 				netmap(backend, false).rule(r, "-A") // what conntrack is for
 				s := startWith(t, r, wrap, bothNetworks, "--firewall="+backend, "--resync=1s")
-				if d := s.awaitReady(); !strings.Contains(strings.Join(d.Firewall.Degraded, "; "), said) {
+				if d := s.AwaitReady(); !strings.Contains(strings.Join(d.Firewall.Degraded, "; "), said) {
 					t.Errorf("degraded: %q, want a word on %s", d.Firewall.Degraded, said)
 				}
 				expectFenced(t, r, "without "+words)
@@ -228,12 +229,12 @@ func TestFR11IncompatibleTable(t *testing.T) {
 			r.Pod.Feed(c.table, "nft -f -")
 			s := start(t, r, bothNetworks, "--firewall="+c.backend, "--resync=1s")
 			if c.ready == "" {
-				d := s.await("the reason", func(d document) bool {
+				d := s.Await("the reason", func(d document) bool {
 					return !d.Ready && strings.Contains(d.Message, "native nft objects are in the way")
 				})
 				t.Logf("%s: %s", d.Reason, d.Message)
 			} else {
-				if d := s.awaitReady(); d.Firewall.Backend != c.ready {
+				if d := s.AwaitReady(); d.Firewall.Backend != c.ready {
 					t.Errorf("backend %s, want %s", d.Firewall.Backend, c.ready)
 				}
 				expectFenced(t, r, c.name)

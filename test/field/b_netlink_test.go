@@ -16,7 +16,8 @@ import (
 // looks all the same, and hears again afterwards.
 func TestFR13LostEvents(t *testing.T) {
 	r := bench(t)
-	s := startReady(t, r, "nft", "--resync=1m") // longer than any patience here: what is noticed was heard
+	// Longer than any patience here, and no poll for translations: what is noticed was heard.
+	s := startReady(t, r, "nft", "--resync=1m", "--translation=off")
 	fds := descriptors(t, s.Pid())
 	var flood strings.Builder
 	for i := range 10000 {
@@ -24,7 +25,7 @@ func TestFR13LostEvents(t *testing.T) {
 		fmt.Fprintf(&flood, line+line, "add", "del")
 	}
 	for range 3 {
-		before := s.state().Repairs.Routes
+		before := s.State().Repairs.Routes
 		s.Signal(syscall.SIGSTOP)
 		r.Pod.Feed(flood.String(), "ip -batch -")
 		r.Pod.Run("ip route del blackhole 10.250.0.0/16 table 9604 proto 96")
@@ -32,23 +33,22 @@ func TestFR13LostEvents(t *testing.T) {
 		expectFenced(t, r, "while the agent is stopped") // the firewall is what holds
 		begin := time.Now()
 		s.Signal(syscall.SIGCONT)
-		s.await("the routes are back", func(d document) bool { return d.Ready && d.Repairs.Routes > before })
+		s.Await("the routes are back", func(d document) bool { return d.Ready && d.Repairs.Routes > before })
 		t.Logf("repaired %v after 20000 lost events", time.Since(begin))
-		s.awaitPasses(1)
+		expectHears(s, "after the flood")
 	}
-	s.expectHears("after the floods")
 	if now := descriptors(t, s.Pid()); now > fds+4 {
 		t.Errorf("file descriptors went from %d to %d", fds, now)
 	}
 }
 
 // expectHears wants a repair, for an agent that would not look by itself.
-func (s *sidecar) expectHears(when string) {
-	s.t.Helper()
-	before, begin := s.state().Repairs.Routes, time.Now()
-	s.r.Pod.Run("ip rule del pref 97 proto 96")
-	s.await("a repair "+when, func(d document) bool { return d.Repairs.Routes > before })
-	s.t.Logf("%s an event was heard and repaired after %v", when, time.Since(begin))
+func expectHears(s *sidecar, when string) {
+	s.T.Helper()
+	before, begin := s.State().Repairs.Routes, time.Now()
+	s.Pod.Run("ip rule del pref 97 proto 96")
+	s.Await("a repair "+when, func(d document) bool { return d.Repairs.Routes > before })
+	s.T.Logf("%s an event was heard and repaired after %v", when, time.Since(begin))
 }
 
 func descriptors(t *testing.T, pid int) int {
@@ -76,14 +76,14 @@ func TestFR15ReplacingNeighbour(t *testing.T) {
 			t.Fatalf("the VPN's route was %q and is %q", want, got)
 		}
 	}
-	s.awaitPasses(20)
+	s.AwaitPasses(20)
 	for family, network := range map[string]netip.Prefix{"-4": rig.Network4, "-6": rig.Network6} {
 		all := strings.TrimSpace(r.Pod.Run("ip " + family + " route show table all " + network.String()))
 		if strings.Count(all, "\n") != 1 || !strings.Contains(all, "blackhole") || !strings.Contains(all, "dev tun0") {
 			t.Errorf("not two routes to %v:\n%s", network, all)
 		}
 	}
-	if d := s.state(); d.Repairs.Routes != 0 || d.Phase != "Tunneled" {
+	if d := s.State(); d.Repairs.Routes != 0 || d.Phase != "Tunneled" {
 		t.Errorf("phase %s, repairs %+v", d.Phase, d.Repairs)
 	}
 	expectAnswer(t, r, "after all replaces", rig.Node4, rig.AnswerVPN)
@@ -94,13 +94,13 @@ func TestFR16NothingToDo(t *testing.T) {
 	eachBackend(t, func(t *testing.T, r *rig.Rig, backend string) {
 		r.TunnelUp() // metric 0 in IPv4, 1024 in IPv6
 		s := startReady(t, r, backend, "--resync=100ms")
-		s.awaitPasses(1)
-		lines := s.changes()
+		s.AwaitPasses(1)
+		lines := s.Changes()
 		monitor := r.Start("ip", "monitor", "route", "rule", "link")
 		time.Sleep(100 * time.Millisecond) // until it listens
-		s.awaitPasses(20)
-		if got := monitor.Output(); got != "" || s.changes() != lines {
-			t.Errorf("20 passes with nothing to do wrote %d times; the kernel says\n%s", s.changes()-lines, got)
+		s.AwaitPasses(20)
+		if got := monitor.Output(); got != "" || s.Changes() != lines {
+			t.Errorf("20 passes with nothing to do wrote %d times; the kernel says\n%s", s.Changes()-lines, got)
 		}
 		r.Pod.Run("ip link set eth0 alias monitored")
 		for deadline := time.Now().Add(patience); monitor.Output() == ""; time.Sleep(5 * time.Millisecond) {
@@ -127,7 +127,7 @@ func TestFR17DefaultRoute(t *testing.T) {
 		{"-6 8000::/1", "Tunneled"},
 	} {
 		t.Run(c.route, func(t *testing.T) {
-			s, cidr, node := s.in(t), "10.250.0.0/16", rig.Node4
+			s, cidr, node := s.In(t), "10.250.0.0/16", rig.Node4
 			family, prefix := "-4", c.route
 			if rest, six := strings.CutPrefix(c.route, "-6 "); six {
 				family, prefix, cidr, node = "-6", rest, "fd00:250::/48", rig.Node6
@@ -135,8 +135,8 @@ func TestFR17DefaultRoute(t *testing.T) {
 			add := fmt.Sprintf("ip %s route add %s dev tun0 metric 7", family, prefix)
 			r.Pod.Run(add)
 			defer r.Pod.Run(strings.Replace(add, " add ", " del ", 1))
-			s.awaitPasses(1)
-			s.await("the state is "+c.state, func(d document) bool { return d.Ready && d.network(cidr).State == c.state })
+			s.AwaitPasses(1)
+			s.Await("the state is "+c.state, func(d document) bool { return d.Ready && d.Network(cidr).State == c.state })
 			if want, a := c.state == "Tunneled", r.Probe(rig.Probe{Protocol: rig.TCP, To: node}); (a.From == rig.AnswerVPN) != want {
 				t.Errorf("the kernel says %v", a)
 			}
@@ -153,19 +153,19 @@ func TestFR20RenamedDevices(t *testing.T) {
 		first, second := r.NewTunnel("bond0-ip6tnl0"), r.NewTunnel("bond0-ip6tnl1")
 		for _, tunnel := range []*rig.Tunnel{first, second, first} {
 			tunnel.Up()
-			s.await("tunneled by "+tunnel.Name, func(d document) bool {
-				return d.Ready && d.Phase == "Tunneled" && d.network("10.250.0.0/16").Interface == tunnel.Name
+			s.Await("tunneled by "+tunnel.Name, func(d document) bool {
+				return d.Ready && d.Phase == "Tunneled" && d.Network("10.250.0.0/16").Interface == tunnel.Name
 			})
 			expectAnswer(t, r, tunnel.Name, rig.Node6, rig.AnswerVPN)
 			tunnel.Down()
-			s.await("blocked", func(d document) bool { return d.Ready && d.Phase == "Blocked" })
+			s.Await("blocked", func(d document) bool { return d.Ready && d.Phase == "Blocked" })
 		}
 		r.ResetCounters()
 		r.Pod.IP("link set eth0 down", "link set eth0 name net0", "link set net0 up", "route add 169.254.1.1 dev net0 scope link",
 			"route add default via 169.254.1.1 dev net0")
 		r.Pod.Run("ip -6 route replace default via fe80::1 dev net0")
-		s.awaitPasses(2)
-		s.awaitReady()
+		s.AwaitPasses(2)
+		s.AwaitReady()
 		all := ways("net0", rig.Node4, rig.Node6)
 		for i, a := range r.ProbeAll(all) {
 			if a.Err == nil {
@@ -173,7 +173,7 @@ func TestFR20RenamedDevices(t *testing.T) {
 			}
 		}
 		r.Pod.IP("link add eth0 type veth peer name eth0-peer", "link set eth0 up")
-		s.await("both are fenced", func(d document) bool {
+		s.Await("both are fenced", func(d document) bool {
 			return d.Ready && strings.Count(r.Pod.Run("ip link show group 9604"), "mtu") == 2
 		})
 		expectNoLeak(t, r, "renamed")
@@ -196,8 +196,8 @@ func TestFR21ForeignRoutesStay(t *testing.T) {
 		_, _ = r.Pod.Try("ip route del blackhole 10.250.0.0/16 table 9604 proto 96") // it may not be back yet
 		time.Sleep(100 * time.Millisecond)
 	}
-	s.await("the repairs are over", func(d document) bool { return d.Ready && d.Repairs.Routes > 0 })
-	s.awaitPasses(2)
+	s.Await("the repairs are over", func(d document) bool { return d.Ready && d.Repairs.Routes > 0 })
+	s.AwaitPasses(2)
 	expectForeign := func(when string) {
 		t.Helper()
 		for _, f := range foreign {

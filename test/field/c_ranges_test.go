@@ -27,22 +27,22 @@ status:
     nodes: [10.250.0.0/16, "fd00:250::1/48"]
 `)
 		s := start(t, r, "--shoot-file="+file.path, "--firewall="+backend, "--resync=100ms")
-		if d := s.awaitReady(); d.cidrs() != "10.250.0.0/16 fd00:250::/48" {
-			t.Errorf("networks %s", d.cidrs())
+		if d := s.AwaitReady(); d.CIDRs() != "10.250.0.0/16 fd00:250::/48" {
+			t.Errorf("networks %s", d.CIDRs())
 		}
-		lines := s.changes()
-		s.awaitPasses(10)
-		if s.changes() != lines {
-			t.Errorf("later passes wrote %d times", s.changes()-lines)
+		lines := s.Changes()
+		s.AwaitPasses(10)
+		if s.Changes() != lines {
+			t.Errorf("later passes wrote %d times", s.Changes()-lines)
 		}
-		_, metrics := s.get("/metrics")
+		_, metrics := s.Get("/metrics")
 		everything := metrics + snapshot(r) // the state words the warning
 		for _, raw := range []string{"10.250.2.3", "fd00:250::1/"} {
 			if strings.Contains(everything, raw) {
 				t.Errorf("%s is somewhere in the metrics or the kernel", raw)
 			}
 			if n := strings.Count(s.Output(), raw); n != 1 {
-				t.Errorf("%d warnings about %s, want one:\n%s", n, raw, s.tail())
+				t.Errorf("%d warnings about %s, want one:\n%s", n, raw, s.Tail())
 			}
 		}
 		if n := strings.Count(r.Pod.Run("ip route show table 9604"), "blackhole"); n != 1 {
@@ -73,15 +73,15 @@ func TestFR25UntidyLists(t *testing.T) {
 				return startWith(t, r, []string{"env", "SHOOT_NODE_NETWORKS=" + text}, "--firewall=nft", "--resync=1s")
 			}
 			s := run(untidy)
-			if d := s.awaitReady(); d.cidrs() != want {
-				t.Errorf("networks %s, want %s", d.cidrs(), want)
+			if d := s.AwaitReady(); d.CIDRs() != want {
+				t.Errorf("networks %s, want %s", d.CIDRs(), want)
 			}
 			expectFenced(t, r, "untidy", append(addresses, netip.MustParseAddr("10.251.0.7"))...)
 			s.Stop()
 			s = run(bad + "," + strings.TrimPrefix(untidy, "\ufeff"))
-			d := s.await("the item is named", func(d document) bool { return d.Reason == "InvalidNetwork" && d.cidrs() != "" })
-			if d.Ready || d.cidrs() != want || !strings.Contains(d.Message, bad) {
-				t.Errorf("ready %v, networks %s: %s", d.Ready, d.cidrs(), d.Message)
+			d := s.Await("the item is named", func(d document) bool { return d.Reason == "InvalidNetwork" && d.CIDRs() != "" })
+			if d.Ready || d.CIDRs() != want || !strings.Contains(d.Message, bad) {
+				t.Errorf("ready %v, networks %s: %s", d.Ready, d.CIDRs(), d.Message)
 			}
 			expectFenced(t, r, "with a bad item")
 		})
@@ -97,12 +97,12 @@ func TestFR26RefusedRanges(t *testing.T) {
 	file := newShootFile(t, r)
 	file.write("10.250.0.0/16", "fd00:250::/48")
 	s := start(t, r, "--shoot-file="+file.path, "--firewall=nft", "--resync=1s")
-	s.awaitReady()
+	s.AwaitReady()
 	for _, refused := range refusedRanges {
 		file.write("10.250.0.0/16", "fd00:250::/48", refused)
-		d := s.await(refused+" is named", func(d document) bool { return !d.Ready && strings.Contains(d.Message, refused) })
-		if d.Reason != "InvalidNetwork" || d.cidrs() != "10.250.0.0/16 fd00:250::/48" {
-			t.Errorf("%s: %s, networks %s", refused, d.Reason, d.cidrs())
+		d := s.Await(refused+" is named", func(d document) bool { return !d.Ready && strings.Contains(d.Message, refused) })
+		if d.Reason != "InvalidNetwork" || d.CIDRs() != "10.250.0.0/16 fd00:250::/48" {
+			t.Errorf("%s: %s, networks %s", refused, d.Reason, d.CIDRs())
 		}
 		expectAnswer(t, r, refused, netip.MustParseAddr("169.254.1.1"), rig.AnswerNet) // the pod's gateway
 	}
@@ -116,10 +116,10 @@ func TestFR26Lifelines(t *testing.T) {
 	const apiServer = "10.250.0.7" // it is what answers in the seed network
 	env := []string{"env", "KUBERNETES_SERVICE_HOST=" + apiServer}
 	s := startWith(t, r, env, "--node-networks=10.0.0.0/8", "--firewall=nft", "--resync=1s")
-	d := s.awaitReady()
+	d := s.AwaitReady()
 	for _, words := range []string{rig.Pod4.String(), "API server", apiServer} {
-		if !strings.Contains(d.causes(), words) {
-			t.Errorf("the state has no word on %s: %s", words, d.causes())
+		if !strings.Contains(d.Causes(), words) {
+			t.Errorf("the state has no word on %s: %s", words, d.Causes())
 		}
 	}
 	expectAnswer(t, r, "lifeline", rig.Node4, rig.AnswerNet)
@@ -128,7 +128,7 @@ func TestFR26Lifelines(t *testing.T) {
 	s.Stop()
 	clean(t, r)
 	s = startWith(t, r, env, "--node-networks=10.0.0.0/8,fd00:250::/48", "--firewall=nft", "--resync=1s", "--lifelines=refuse")
-	d = s.await("the network is refused", func(d document) bool { return d.Reason == "InvalidNetwork" })
+	d = s.Await("the network is refused", func(d document) bool { return d.Reason == "InvalidNetwork" })
 	if d.Ready || !strings.Contains(d.Message, "10.0.0.0/8") || !strings.Contains(d.Message, rig.Pod4.String()) {
 		t.Errorf("ready %v: %s", d.Ready, d.Message)
 	}
@@ -154,9 +154,9 @@ func TestFR26EveryLifeline(t *testing.T) {
 	r.Pod.IP("addr add 10.250.0.5/32 dev eth0", "route replace default via 10.250.0.1 dev eth0 onlink",
 		"link add tun0 type vxlan id 4 dstport 4789 local 10.250.0.5 remote 10.250.0.4 dev eth0")
 	s := startWith(t, r, wrap, "--node-networks=10.250.0.0/24", "--firewall=nft", "--resync=1s", "--replies=off")
-	d := s.awaitReady()
+	d := s.AwaitReady()
 	exceptions := map[string]string{}
-	for _, e := range d.network("10.250.0.0/24").Exceptions {
+	for _, e := range d.Network("10.250.0.0/24").Exceptions {
 		if e.State == "Allowed" {
 			exceptions[strings.TrimSuffix(e.CIDR, "/32")] = e.Cause
 		}
@@ -177,9 +177,9 @@ func TestFR26EveryLifeline(t *testing.T) {
 	s.Stop()
 	clean(t, r)
 	s = startWith(t, r, wrap, "--node-networks=10.250.0.0/24", "--firewall=nft", "--resync=1s", "--lifelines=refuse")
-	d = s.await("the network is refused", func(d document) bool { return strings.Contains(d.Message, "--lifelines=refuse") })
+	d = s.Await("the network is refused", func(d document) bool { return strings.Contains(d.Message, "--lifelines=refuse") })
 	if d.Ready || len(d.Networks) > 0 {
-		t.Errorf("refused and ready %v, networks %s", d.Ready, d.cidrs())
+		t.Errorf("refused and ready %v, networks %s", d.Ready, d.CIDRs())
 	}
 	for addr, name := range lifelines {
 		if !strings.Contains(d.Message, name) || !strings.Contains(d.Message, addr) {
@@ -194,12 +194,12 @@ func TestFR28MixedFamilies(t *testing.T) {
 	file := newShootFile(t, r)
 	file.write("10.250.0.0/16") // something is known already
 	s := start(t, r, "--shoot-file="+file.path, "--firewall=nft", "--resync=1s")
-	s.awaitReady()
+	s.AwaitReady()
 	items := []string{"fd00:250::/48", "10.250.0.0/16", "fe80::/64", "fe80::1%eth0/64", "::1/128"}
 	for i := range items {
 		file.write(append(append([]string{}, items[i:]...), items[:i]...)...)
-		d := s.await("the bad items are named", func(d document) bool {
-			return d.Reason == "InvalidNetwork" && strings.Contains(d.Message, "fe80::/64") && d.cidrs() == "10.250.0.0/16 fd00:250::/48"
+		d := s.Await("the bad items are named", func(d document) bool {
+			return d.Reason == "InvalidNetwork" && strings.Contains(d.Message, "fe80::/64") && d.CIDRs() == "10.250.0.0/16 fd00:250::/48"
 		})
 		for _, item := range items[2:] {
 			if !strings.Contains(d.Message, item) {
@@ -213,7 +213,7 @@ func TestFR28MixedFamilies(t *testing.T) {
 			}
 		}
 		file.write("10.250.0.0/16", "fd00:250::/48")
-		s.await("good again", func(d document) bool { return d.Ready })
+		s.Await("good again", func(d document) bool { return d.Ready })
 	}
 	expectFenced(t, r, fmt.Sprintf("after %d orders", len(items)))
 }

@@ -51,24 +51,24 @@ func TestFR29SwappedVolume(t *testing.T) {
 	expectOpen(t, r)
 	v := newVolume(t, r, always)
 	s := start(t, r, "--shoot-file="+v.path(), "--firewall=nft", "--resync=1s")
-	s.awaitReady()
+	s.AwaitReady()
 	fds := descriptors(t, s.Pid())
 	h := r.Hammer(rig.HammerRate / 4)
 	for i := range 20 {
 		v.swap(fmt.Sprintf("%s172.20.%d.0/24\n", always, i))
 		if i%4 == 3 {
-			s.await("the last content is in force", func(d document) bool { return d.Ready && strings.Contains(d.cidrs(), fmt.Sprintf("172.20.%d.0/24", i)) })
+			s.Await("the last content is in force", func(d document) bool { return d.Ready && strings.Contains(d.CIDRs(), fmt.Sprintf("172.20.%d.0/24", i)) })
 		}
 		time.Sleep(time.Duration(10+i*10) * time.Millisecond)
 	}
-	want := s.await("the last content alone", func(d document) bool {
-		return d.Ready && strings.HasPrefix(d.cidrs(), "10.250.0.0/16 172.20.19.0/24 fd")
+	want := s.Await("the last content alone", func(d document) bool {
+		return d.Ready && strings.HasPrefix(d.CIDRs(), "10.250.0.0/16 172.20.19.0/24 fd")
 	})
-	lines := s.changes()
+	lines := s.Changes()
 	v.swap(always + "172.20.19.0/24\n")
 	time.Sleep(500 * time.Millisecond) // for what must not come
-	if d := s.state(); s.changes() != lines || d.cidrs() != want.cidrs() {
-		t.Errorf("the same content again: %d writes, networks %s", s.changes()-lines, d.cidrs())
+	if d := s.State(); s.Changes() != lines || d.CIDRs() != want.CIDRs() {
+		t.Errorf("the same content again: %d writes, networks %s", s.Changes()-lines, d.CIDRs())
 	}
 	if totals := h.Stop(); totals.Seed.Total() != 0 || totals.Attempts == 0 {
 		t.Errorf("meanwhile: %v", totals)
@@ -87,14 +87,14 @@ func TestFR31MountedByItself(t *testing.T) {
 	must(t, os.WriteFile(mounted, nil, 0o600))
 	wrap := []string{"unshare", "-m", "sh", "-ec", `mount --bind "$1" "$2"; shift 2; exec "$@"`, "sh", file.path, mounted}
 	s := startWith(t, r, wrap, "--shoot-file="+mounted, "--firewall=nft", "--resync=1s")
-	s.awaitReady()
+	s.AwaitReady()
 	if n := strings.Count(s.Output(), `"msg":"the shoot file is mounted by itself (subPath)`); n != 1 {
-		t.Errorf("%d warnings, want one:\n%s", n, s.tail())
+		t.Errorf("%d warnings, want one:\n%s", n, s.Tail())
 	}
 	file.write("10.251.0.0/16") // by rename, which the mount does not follow
-	s.awaitPasses(2)
-	if d := s.state(); d.cidrs() != "10.250.0.0/16 fd00:250::/48" {
-		t.Errorf("networks %s", d.cidrs())
+	s.AwaitPasses(2)
+	if d := s.State(); d.CIDRs() != "10.250.0.0/16 fd00:250::/48" {
+		t.Errorf("networks %s", d.CIDRs())
 	}
 	expectFenced(t, r, "mounted by itself")
 	err := filepath.WalkDir("../../manifests", func(path string, e os.DirEntry, err error) error {
@@ -119,12 +119,12 @@ func TestFR33UnheardChanges(t *testing.T) {
 	path := filepath.Join(dir, "networks")
 	must(t, os.Symlink(elsewhere, path))
 	s := start(t, r, "--shoot-file="+path, "--firewall=nft", "--resync=1s")
-	if d := s.await("the file is missing", func(d document) bool { return len(d.Sources) > 0 && d.Sources[0].Message != "" }); d.Ready || d.Phase != "Pending" {
+	if d := s.Await("the file is missing", func(d document) bool { return len(d.Sources) > 0 && d.Sources[0].Message != "" }); d.Ready || d.Phase != "Pending" {
 		t.Errorf("ready %v, phase %s", d.Ready, d.Phase)
 	}
 	must(t, os.WriteFile(elsewhere, []byte("10.250.0.0/16\n"), 0o600))
 	begin := time.Now()
-	s.await("the target is read", func(d document) bool { return d.Ready && d.cidrs() == "10.250.0.0/16" })
+	s.Await("the target is read", func(d document) bool { return d.Ready && d.CIDRs() == "10.250.0.0/16" })
 	t.Logf("the target of a link was read %v after it came", time.Since(begin))
 
 	// Stopped, the agent reads no events, and more than the kernel keeps (16384) are lost, the one that matters among them.
@@ -136,7 +136,7 @@ func TestFR33UnheardChanges(t *testing.T) {
 	must(t, os.Rename(path+".new", path))
 	begin = time.Now()
 	s.Signal(syscall.SIGCONT)
-	s.await("the file at the end of the flood is read", func(d document) bool { return d.Ready && d.cidrs() == "10.250.0.0/16 fd00:250::/48" })
+	s.Await("the file at the end of the flood is read", func(d document) bool { return d.Ready && d.CIDRs() == "10.250.0.0/16 fd00:250::/48" })
 	t.Logf("the file was read %v after the flood", time.Since(begin))
 	expectFenced(t, r, "after the flood")
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // TestFR53: from the end of "init" on not one packet gets out. The report's 200 starts are cut to 24; the restarts under fire are in
@@ -19,7 +20,7 @@ func TestFR53LeakAtStart(t *testing.T) {
 	eachBackend(t, func(t *testing.T, r *rig.Rig, backend string) {
 		expectOpen(t, r)
 		for i := range 12 {
-			if got := r.Exec(binary, "init", bothNetworks, "--firewall="+backend); got.Exit != 0 {
+			if got := r.Exec(shipped.Binary, "init", bothNetworks, "--firewall="+backend); got.Exit != 0 {
 				t.Fatalf("init exits with %d: %s", got.Exit, got.Stderr)
 			}
 			r.ResetCounters()
@@ -51,10 +52,10 @@ func TestFR53SideBySide(t *testing.T) {
 				break
 			}
 			if time.Since(begin) > patience {
-				t.Fatalf("still open: %v\n%s", a, s.tail())
+				t.Fatalf("still open: %v\n%s", a, s.Tail())
 			}
 		}
-		s.awaitReady()
+		s.AwaitReady()
 		s.Stop()
 		clean(t, r)
 	}
@@ -77,7 +78,7 @@ users: [{name: a, user: {token: a}}]
 `), 0o600))
 	begin := time.Now()
 	s := start(t, r, bothNetworks, "--firewall=nft", "--shoot=cluster/shoot--dev--a", "--kubeconfig="+kubeconfig, "--shoot-file=/nonexistent")
-	d := s.await("the fence stands", func(d document) bool { return d.Phase == "Blocked" })
+	d := s.Await("the fence stands", func(d document) bool { return d.Phase == "Blocked" })
 	t.Logf("fenced %v after the start; %s: %s", time.Since(begin), d.Reason, d.Message)
 	expectFenced(t, r, "no source answers")
 }
@@ -89,23 +90,23 @@ func TestFR56BothFamilies(t *testing.T) {
 		file := newShootFile(t, r)
 		file.write("10.250.0.0/16")
 		s := start(t, r, "--shoot-file="+file.path, "--firewall="+backend, "--resync=1s")
-		s.awaitReady()
+		s.AwaitReady()
 		r.ResetCounters()
 		expectFenced(t, r, "IPv4 alone", rig.Node4, rig.Mapped(rig.Node4))
 		r.Pod.Run("ip addr add " + rig.Pod6.String() + "/128 dev eth0 nodad")
 		expectAnswer(t, r, "IPv6 is no node network yet", rig.Node6, rig.AnswerNet)
 		file.write("10.250.0.0/16", "fd00:250::/48")
-		s.await("both families", func(d document) bool { return d.Ready && d.cidrs() == "10.250.0.0/16 fd00:250::/48" })
+		s.Await("both families", func(d document) bool { return d.Ready && d.CIDRs() == "10.250.0.0/16 fd00:250::/48" })
 		r.ResetCounters()
 		expectFenced(t, r, "both families")
-		code, body := s.get("/readyz?verbose")
+		code, body := s.Get("/readyz?verbose")
 		for _, f := range []string{"routes-ipv4", "routes-ipv6", "firewall-ipv4", "firewall-ipv6"} {
 			if code != 200 || !strings.Contains(body, "[+]"+f+" ok") {
 				t.Errorf("/readyz?verbose %d has no [+]%s:\n%s", code, f, body)
 			}
 		}
 		file.write("fd00:250::/48")
-		s.await("IPv6 alone", func(d document) bool { return d.Ready && d.cidrs() == "fd00:250::/48" })
+		s.Await("IPv6 alone", func(d document) bool { return d.Ready && d.CIDRs() == "fd00:250::/48" })
 		expectFenced(t, r, "IPv6 alone", rig.Node6)
 		expectAnswer(t, r, "IPv4 is no node network any more", rig.Node4, rig.AnswerNet)
 	})
@@ -118,8 +119,8 @@ func TestFR58ShadowedAndCounted(t *testing.T) {
 		s := startReady(t, r, backend)
 		r.Pod.IP("route add 10.250.0.0/17 via 169.254.1.1 dev eth0", "route add 10.250.128.0/17 via 169.254.1.1 dev eth0",
 			"rule add fwmark 1 pref 50 lookup 100", "route add default via 169.254.1.1 dev eth0 table 100")
-		s.await("all of it is named", func(d document) bool {
-			c := d.causes()
+		s.Await("all of it is named", func(d document) bool {
+			c := d.Causes()
 			return d.Ready && strings.Contains(c, "10.250.0.0/17") && strings.Contains(c, "10.250.128.0/17") && strings.Contains(c, "fwmark 0x1")
 		})
 		for range 3 {
@@ -129,8 +130,8 @@ func TestFR58ShadowedAndCounted(t *testing.T) {
 				}
 			}
 		}
-		s.awaitPasses(1)
-		_, metrics := s.get("/metrics")
+		s.AwaitPasses(1)
+		_, metrics := s.Get("/metrics")
 		if want := `routefence_rejected_packets_total{family="ipv4"} 3`; !strings.Contains(metrics, want) {
 			t.Errorf("no %q in\n%s", want, metrics)
 		}
@@ -163,7 +164,7 @@ func TestFR60CleanupUnderLock(t *testing.T) {
 	holder := r.Start("flock", "-F", r.XtablesLock(), "sleep", "60")
 	time.Sleep(100 * time.Millisecond) // until the holder has it
 	begin := time.Now()
-	got := r.Exec(binary, "cleanup")
+	got := r.Exec(shipped.Binary, "cleanup")
 	t.Logf("cleanup under a held lock exits with %d after %v: %s", got.Exit, time.Since(begin), got.Stderr)
 	if got.Exit != 1 || !strings.Contains(got.Stderr, "xtables lock") {
 		t.Errorf("exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // addresses are the node in every form in which it is dialled.
@@ -29,7 +30,7 @@ func loadLegacy(r *rig.Rig) {
 // clean runs "routefence cleanup".
 func clean(t *testing.T, r *rig.Rig) {
 	t.Helper()
-	if got := r.Exec(binary, "cleanup"); got.Exit != 0 {
+	if got := r.Exec(shipped.Binary, "cleanup"); got.Exit != 0 {
 		t.Errorf("cleanup exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
 	}
 }

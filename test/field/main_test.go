@@ -4,43 +4,24 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
-
-// binary is routefence, built once for all tests.
-var binary string
 
 var (
 	backends = []string{"nft", "legacy"}
 	families = []string{"4", "6"}
 )
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
+func TestMain(m *testing.M) {
 	// These tests wait more than they work.
 	if err := flag.Set("test.parallel", "5"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+		os.Exit(1)
 	}
-	dir, err := os.MkdirTemp("", fmt.Sprintf("rf%d-field-", os.Getpid())) // a name that "make clean" knows
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "routefence")
-	build := exec.Command("go", "build", "-o", binary, "../../cmd/routefence")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build routefence: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
+	os.Exit(shipped.Main(m))
 }
 
 // eachBackend runs a test in a bench of its own per iptables backend, side by side: most of the time is spent waiting.

@@ -85,7 +85,7 @@ func (m *mixed) live() {
 	m.file = newShootFile(m.t, m.r)
 	m.changePolicy()
 	m.start()
-	m.s.awaitReady()
+	m.s.AwaitReady()
 	m.r.ResetCounters()
 	h := m.r.Hammer(mixedRate)
 	dialers := m.health.dial(m.r)
@@ -222,9 +222,9 @@ func (m *mixed) kill() {
 // whole waits until two passes have ended since now, of which the second began after it.
 func (m *mixed) whole() {
 	if m.damaged {
-		m.s.awaitReady()
-		m.s.awaitPasses(2)
-		m.s.awaitReady()
+		m.s.AwaitReady()
+		m.s.AwaitPasses(2)
+		m.s.AwaitReady()
 		m.count()
 	}
 	if m.opened {

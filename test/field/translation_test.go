@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // translated is what NETMAP makes of the bench's IPv4 node network.
@@ -106,7 +107,7 @@ func (l *life) live(first string) {
 	stream := l.senders.stream(vpnGroup, rig.Node4)
 	l.expectTranslated("tunnel up")
 	l.expectProcessCarried()
-	l.s.awaitPasses(1)
+	l.s.AwaitPasses(1)
 	stream.expectNeverCut("while the tunnel was up")
 	l.r.TunnelDown()
 	l.expectStopped("tunnel gone")
@@ -137,7 +138,7 @@ func (l *life) expectCarriedSoon(after string) {
 			break
 		}
 		if time.Since(begin) > patience {
-			l.t.Fatalf("not carried %v after the %s: %v\n%s", patience, after, a, l.s.tail())
+			l.t.Fatalf("not carried %v after the %s: %v\n%s", patience, after, a, l.s.Tail())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -151,11 +152,11 @@ func (l *life) expectCarriedSoon(after string) {
 // expectTranslated: the group reaches the VPN under the translated address, others are refused at once, and everyone says so.
 func (l *life) expectTranslated(when string) {
 	l.t.Helper()
-	d := l.s.await("translated and tunneled: "+when, func(d document) bool {
-		n := d.network("10.250.0.0/16")
+	d := l.s.Await("translated and tunneled: "+when, func(d document) bool {
+		n := d.Network("10.250.0.0/16")
 		return d.Ready && n.State == "Tunneled" && slices.Equal(n.TranslatedTo, []string{l.w.state})
 	})
-	if n := d.network("fd00:250::/48"); n.State != "Tunneled" || n.TranslatedTo != nil || d.Phase != "Tunneled" {
+	if n := d.Network("fd00:250::/48"); n.State != "Tunneled" || n.TranslatedTo != nil || d.Phase != "Tunneled" {
 		l.t.Errorf("%s: phase %s, IPv6 beside translated IPv4: %+v", when, d.Phase, n)
 	}
 	l.r.ResetCounters()
@@ -200,7 +201,7 @@ func (l *life) expectOther(when string, to netip.Addr) {
 // expectExplained asks for the node: it is dialled under another address, and the answer says under which.
 func (l *life) expectExplained(when, words string) {
 	l.t.Helper()
-	got := l.r.Exec(binary, "explain", rig.Node4.String(), bothNetworks)
+	got := l.r.Exec(shipped.Binary, "explain", rig.Node4.String(), bothNetworks)
 	for _, w := range []string{words, "translated to " + rig.TranslatedNode.String()} {
 		if got.Exit != 0 || !strings.Contains(got.Stdout, w) {
 			l.t.Errorf("%s: explain exits with %d, want 0 and %q:\n%s%s", when, got.Exit, w, got.Stdout, got.Stderr)
@@ -221,9 +222,9 @@ func (l *life) expectStopped(when string) {
 				}
 			}
 		}
-		l.s.await("blocked: "+when, func(d document) bool { return d.Ready && d.Phase == "Blocked" })
+		l.s.Await("blocked: "+when, func(d document) bool { return d.Ready && d.Phase == "Blocked" })
 	}
-	n := l.s.state().network("10.250.0.0/16")
+	n := l.s.State().Network("10.250.0.0/16")
 	if n.State != "Blocked" || !slices.Equal(n.TranslatedTo, []string{l.w.state}) {
 		l.t.Errorf("%s: %+v", when, n)
 	}
@@ -234,8 +235,8 @@ func (l *life) expectStopped(when string) {
 // expectPlain: without nat rules there are the blackholes alone, whatever the tunnel has of translated routes.
 func (l *life) expectPlain(when string) {
 	l.t.Helper()
-	l.s.await("not translated: "+when, func(d document) bool {
-		n := d.network("10.250.0.0/16")
+	l.s.Await("not translated: "+when, func(d document) bool {
+		n := d.Network("10.250.0.0/16")
 		return d.Ready && d.Phase == "Partial" && n.State == "Blocked" && n.TranslatedTo == nil
 	})
 	if got := l.r.Pod.Run("ip route show table 9604"); strings.TrimSpace(got) != "blackhole 10.250.0.0/16 proto 96 metric 2048" {
@@ -270,7 +271,7 @@ func TestOneAddressTranslated(t *testing.T) {
 		r.TunnelUp(rig.Translated)
 		l := &life{t: t, r: r, w: w, fence: backend, senders: newSenders(t, r)}
 		l.s = startReady(t, r, backend, "--resync=10s") // so that what finds the rule is the poll for translations
-		l.s.awaitPasses(1)                              // at rest
+		l.s.AwaitPasses(1)                              // at rest
 		w.rule(r, "-A")
 		l.expectCarriedSoon("rules")
 		l.expectExplained("DNAT", "Tunneled: leaves by tun0")
@@ -279,8 +280,8 @@ func TestOneAddressTranslated(t *testing.T) {
 		if a := l.senders.dial(vpnGroup, neighbour, "", brief); a.String() != "EINVAL" {
 			t.Errorf("the node's neighbour: %v, want EINVAL", a)
 		}
-		d := l.s.await("the translated part is named", func(d document) bool { return d.Ready && len(d.network("10.250.0.0/16").TranslatedTo) > 0 })
-		if got := d.network("10.250.0.0/16").TranslatedTo; !slices.Equal(got, []string{rig.TranslatedNode.String() + "/32"}) {
+		d := l.s.Await("the translated part is named", func(d document) bool { return d.Ready && len(d.Network("10.250.0.0/16").TranslatedTo) > 0 })
+		if got := d.Network("10.250.0.0/16").TranslatedTo; !slices.Equal(got, []string{rig.TranslatedNode.String() + "/32"}) {
 			t.Errorf("translated to %v", got)
 		}
 		r.TunnelDown()
@@ -295,11 +296,11 @@ func TestTranslationOff(t *testing.T) {
 	r.TunnelUp(rig.Translated)
 	netmap("nft", false).rule(r, "-A")
 	s := startReady(t, r, "nft", "--translation=off")
-	s.awaitPasses(1)
+	s.AwaitPasses(1)
 	if a := r.Probe(rig.Probe{Protocol: rig.TCP, To: rig.Node4}); a.String() != "EINVAL" {
 		t.Errorf("got %v, want EINVAL", a)
 	}
-	if n := s.state().network("10.250.0.0/16"); n.State != "Blocked" || n.TranslatedTo != nil {
+	if n := s.State().Network("10.250.0.0/16"); n.State != "Blocked" || n.TranslatedTo != nil {
 		t.Errorf("the state says %+v", n)
 	}
 }

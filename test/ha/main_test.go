@@ -3,32 +3,13 @@
 package ha
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"github.com/routefence/routefence/test/shipped"
 )
 
-// program is routefence, built once for all tests.
-var program string
-
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "ha")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "routefence")
-	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/routefence").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build routefence: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(shipped.Main(m)) }
 
 // eachBackend runs a test in a bench of its own per iptables backend. A guest chooses among them by their names: not
 // every kernel has nft.

@@ -1,7 +1,6 @@
 package replies
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -11,18 +10,17 @@ import (
 	"time"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 const (
 	// question is the port in the pod that a kubelet would probe.
 	question = 8443
-	patience = 15 * time.Second
 	// ample is the patience with what must be answered, brief that with what must not.
 	ample = 5 * time.Second
 	brief = 400 * time.Millisecond
-	// bothNetworks are the bench's node networks, bothHosts the seed node in them that probes the pod.
-	bothNetworks = "--node-networks=10.250.0.0/16,fd00:250::/48"
-	bothHosts    = "--host-ip=10.250.0.7,fd00:250::7"
+	// bothHosts is the seed node in both networks that probes the pod.
+	bothHosts = "--host-ip=10.250.0.7,fd00:250::7"
 )
 
 // bench is a rig with a pod that listens.
@@ -30,7 +28,7 @@ type bench struct {
 	*rig.Rig
 	t       *testing.T
 	backend string
-	agent   *rig.Process
+	agent   *shipped.Agent
 }
 
 func newBench(t *testing.T, o rig.Options, backend string) *bench {
@@ -123,11 +121,11 @@ func answerUDP(c net.PacketConn) {
 }
 
 // run starts the agent and waits until it is ready.
-func (b *bench) run(args ...string) document {
+func (b *bench) run(args ...string) shipped.Document {
 	b.t.Helper()
 	b.stop()
-	b.agent = b.Start(append([]string{binary, "run", bothNetworks, "--firewall=" + b.backend, "--resync=1s"}, args...)...)
-	return b.await("the agent is ready", func(d document) bool { return d.Ready })
+	b.agent = shipped.StartReady(b.t, b.Pod, b.backend, args...)
+	return b.agent.State()
 }
 
 func (b *bench) stop() {
@@ -135,55 +133,6 @@ func (b *bench) stop() {
 		b.agent.Stop()
 		b.agent = nil
 	}
-}
-
-// document is what matters here of the state, in the words of the contract.
-type document struct {
-	Ready    bool
-	Phase    string
-	Message  string
-	Networks []struct {
-		CIDR, State string
-		Replies     bool
-		Exceptions  []struct{ CIDR, State, Cause string }
-	}
-	Firewall   struct{ Degraded []string }
-	VerifiedAt time.Time
-}
-
-// answered lists the networks with replies on.
-func (d document) answered() string {
-	var out []string
-	for _, n := range d.Networks {
-		if n.Replies {
-			out = append(out, n.CIDR)
-		}
-	}
-	return strings.Join(out, " ")
-}
-
-func (b *bench) state() (d document) {
-	response, err := b.Pod.HTTP().Get("http://127.0.0.1:9604/state")
-	if err != nil {
-		return d
-	}
-	defer response.Body.Close()
-	if err := json.NewDecoder(response.Body).Decode(&d); err != nil {
-		b.t.Errorf("/state: %v", err)
-	}
-	return d
-}
-
-func (b *bench) await(what string, want func(document) bool) document {
-	b.t.Helper()
-	var d document
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if d = b.state(); want(d) {
-			return d
-		}
-	}
-	b.t.Fatalf("never seen that %s\nstate: %+v\nlog: %s", what, d, b.agent.Output())
-	return d
 }
 
 // questions are all ways in which a seed node asks the pod.
@@ -278,13 +227,10 @@ func (b *bench) expectOpen() {
 	}
 }
 
-// changes counts the writes that the agent has logged.
-func (b *bench) changes() int { return strings.Count(b.agent.Output(), `"msg":"change"`) }
-
 func (b *bench) clean() {
 	b.t.Helper()
 	b.stop()
-	if got := b.Exec(binary, "cleanup"); got.Exit != 0 {
+	if got := b.Exec(shipped.Binary, "cleanup"); got.Exit != 0 {
 		b.t.Errorf("cleanup exits with %d: %s%s", got.Exit, got.Stdout, got.Stderr)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 func node(text string) netip.Addr { return netip.MustParseAddr(text) }
@@ -67,11 +68,11 @@ func (b *bench) loadLegacy() {
 // expectRest wants two more read-backs without a write.
 func (b *bench) expectRest() {
 	b.t.Helper()
-	seen, writes := b.state().VerifiedAt, b.changes()
+	seen, writes := b.agent.State().VerifiedAt, b.agent.Changes()
 	for range 2 {
-		seen = b.await("another read-back", func(d document) bool { return d.VerifiedAt.After(seen) }).VerifiedAt
+		seen = b.agent.Await("another read-back", func(d shipped.Document) bool { return d.VerifiedAt.After(seen) }).VerifiedAt
 	}
-	if now := b.changes(); now != writes {
+	if now := b.agent.Changes(); now != writes {
 		b.t.Errorf("%d writes with nothing to do:\n%s", now-writes, b.agent.Output())
 	}
 }
@@ -129,9 +130,9 @@ func TestConnectionLivesThroughRepairs(t *testing.T) {
 		b.run("--replies=on")
 		c := b.talk()
 		for _, act := range []string{"ip rule del pref 97", "ip rule del pref 95", "iptables-" + b.backend + " -w 5 -t mangle -F ROUTEFENCE-REPLY"} {
-			writes := b.changes()
+			writes := b.agent.Changes()
 			b.Pod.Run(act)
-			b.await(act+" is repaired", func(document) bool { return b.changes() > writes })
+			b.agent.Await(act+" is repaired", func(shipped.Document) bool { return b.agent.Changes() > writes })
 			if err := c.say(); err != nil {
 				t.Errorf("after %s: %v", act, err)
 			}
@@ -145,16 +146,16 @@ func TestLackingConnmark(t *testing.T) {
 	b := newBench(t, rig.Options{}, "nft")
 	for _, replies := range []string{"auto", "on"} {
 		b.stop()
-		b.agent = b.Start("sh", "-ec", withoutConnmark, "sh", binary, "run", bothNetworks, "--firewall=nft", "--replies="+replies, "--resync=1s")
-		b.await("the agent is ready", func(d document) bool { return d.Ready })
+		b.agent = shipped.Run(b.t, b.Pod, "sh", "-ec", withoutConnmark, "sh", shipped.Binary, "run", shipped.BothNetworks, "--firewall=nft", "--replies="+replies, "--resync=1s")
+		b.agent.Await("the agent is ready", func(d shipped.Document) bool { return d.Ready })
 		if replies == "auto" {
 			b.Pod.IP("addr add 10.250.0.99/32 dev eth0") // the need may come long after the backend has been proven
 		}
-		d := b.await("the lack is said", func(d document) bool {
+		d := b.agent.Await("the lack is said", func(d shipped.Document) bool {
 			return d.Ready && strings.Contains(strings.Join(d.Firewall.Degraded, "; "), "no conntrack or connmark")
 		})
-		if d.answered() != "" {
-			t.Errorf("%s: replies for %q", replies, d.answered())
+		if d.Answered() != "" {
+			t.Errorf("%s: replies for %q", replies, d.Answered())
 		}
 	}
 	b.expectSilence("no connmark", b.questions())

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/routefence/routefence/firewall/nfnetlink"
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // fences are kinds of fence that need different lines.
@@ -103,7 +104,7 @@ func traces(t *testing.T, r *rig.Rig) string {
 
 func dryRun(t *testing.T, r *rig.Rig, command string, args []string) string {
 	t.Helper()
-	got := r.Exec(append([]string{binary, command, "--dry-run"}, args...)...)
+	got := r.Exec(append([]string{shipped.Binary, command, "--dry-run"}, args...)...)
 	if got.Exit != 0 {
 		t.Fatalf("%s --dry-run exits with %d: %s", command, got.Exit, got.Stderr)
 	}
@@ -113,8 +114,8 @@ func dryRun(t *testing.T, r *rig.Rig, command string, args []string) string {
 // expectNoWrites lets the real agent look at the fence.
 func expectNoWrites(t *testing.T, r *rig.Rig, args []string) {
 	t.Helper()
-	s := r.Start(append([]string{binary, "run", "--resync=100ms"}, args...)...)
-	await(t, "the agent is ready", func() bool { return r.Exec(binary, "status").Exit == 0 })
+	s := r.Start(append([]string{shipped.Binary, "run", "--resync=100ms"}, args...)...)
+	await(t, "the agent is ready", func() bool { return r.Exec(shipped.Binary, "status").Exit == 0 })
 	if log := s.Output(); strings.Contains(log, `"msg":"change"`) {
 		t.Errorf("the agent found something to write:\n%s", log)
 	}
@@ -136,7 +137,7 @@ func TestDryRunSaysWhatKeepsIt(t *testing.T) {
 		"API not reachable": {[]string{"--shoot=cluster/one", "--kubeconfig=" + missing}, 1, missing},
 		"no interface":      {[]string{bothNetworks, "--fence-interfaces=eth7"}, 0, "# warning: no interface matches --fence-interfaces"},
 	} {
-		got := r.Exec(append([]string{binary, "init", "--dry-run"}, c.args...)...)
+		got := r.Exec(append([]string{shipped.Binary, "init", "--dry-run"}, c.args...)...)
 		if got.Exit != c.exit || !strings.Contains(got.Stdout+got.Stderr, c.word) {
 			t.Errorf("%s: exit code %d, want %d and the word %q:\n%s%s", name, got.Exit, c.exit, c.word, got.Stdout, got.Stderr)
 		}
@@ -144,7 +145,7 @@ func TestDryRunSaysWhatKeepsIt(t *testing.T) {
 			t.Errorf("%s: there is something to paste all the same:\n%s", name, got.Stdout)
 		}
 	}
-	got := r.Exec("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", binary, "run", "--dry-run", bothNetworks)
+	got := r.Exec("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", shipped.Binary, "run", "--dry-run", bothNetworks)
 	if got.Exit != 1 || got.Stdout != "" || !strings.Contains(got.Stderr, "needs NET_ADMIN") {
 		t.Errorf("without NET_ADMIN: exit code %d: %s%s", got.Exit, got.Stdout, got.Stderr)
 	}

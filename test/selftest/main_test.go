@@ -2,40 +2,18 @@
 package selftest
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
-// binary is routefence, built once for all tests.
-var binary string
-
 // bothNetworks is the flag that names the bench's node networks.
-const bothNetworks = "--node-networks=10.250.0.0/16,fd00:250::/48"
+const bothNetworks = shipped.BothNetworks
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "selftest")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "routefence")
-	build := exec.Command("go", "build", "-o", binary, "../../cmd/routefence")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build routefence: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(shipped.Main(m)) }
 
 // eachBackend runs a test in a bench of its own per iptables backend.
 func eachBackend(t *testing.T, test func(t *testing.T, r *rig.Rig, backend string)) {
@@ -51,7 +29,7 @@ func eachBackend(t *testing.T, test func(t *testing.T, r *rig.Rig, backend strin
 // install puts the fence up and leaves no agent behind that would repair it.
 func install(t *testing.T, r *rig.Rig, args ...string) {
 	t.Helper()
-	if got := r.Exec(append([]string{binary, "init"}, args...)...); got.Exit != 0 {
+	if got := r.Exec(append([]string{shipped.Binary, "init"}, args...)...); got.Exit != 0 {
 		t.Fatalf("init exits with %d: %s", got.Exit, got.Stderr)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // few is what a selftest may send to a network through a hole in the fence: a datagram and a connection that comes about and ends
@@ -39,7 +40,7 @@ func (r report) evidence() string {
 func selftest(t *testing.T, r *rig.Rig, args ...string) (got report) {
 	t.Helper()
 	r.ResetCounters()
-	out := r.Exec(append([]string{binary, "selftest", "-o", "json"}, args...)...)
+	out := r.Exec(append([]string{shipped.Binary, "selftest", "-o", "json"}, args...)...)
 	if err := json.Unmarshal([]byte(out.Stdout), &got); err != nil {
 		t.Fatalf("exit code %d, %v: %s%s", out.Exit, err, out.Stdout, out.Stderr)
 	}
@@ -80,8 +81,8 @@ func expect(t *testing.T, r *rig.Rig, routes, firewall, word string, args ...str
 // fenced runs the agent until the fence stands.
 func fenced(t *testing.T, r *rig.Rig, args ...string) *rig.Process {
 	t.Helper()
-	agent := r.Start(append([]string{binary, "run", "--resync=1s"}, args...)...)
-	await(t, "the agent is ready", func() bool { return r.Exec(binary, "status").Exit == 0 })
+	agent := r.Start(append([]string{shipped.Binary, "run", "--resync=1s"}, args...)...)
+	await(t, "the agent is ready", func() bool { return r.Exec(shipped.Binary, "status").Exit == 0 })
 	return agent
 }
 
@@ -116,7 +117,7 @@ func TestLayers(t *testing.T) {
 		deleteRules()
 		expect(t, r, "fail", "fail", "LEAK: routing sent it to eth0")
 		agent.Signal(syscall.SIGCONT)
-		await(t, "the fence is repaired", func() bool { return r.Exec(binary, "selftest").Exit == 0 })
+		await(t, "the fence is repaired", func() bool { return r.Exec(shipped.Binary, "selftest").Exit == 0 })
 		agent.Signal(syscall.SIGSTOP)
 		deleteRules()
 		r.Pod.Run("ip route flush table 9604")
@@ -192,7 +193,7 @@ func TestManyNetworks(t *testing.T) {
 func TestAddressesGiven(t *testing.T) {
 	r := rig.New(t, rig.Options{})
 	install(t, r, bothNetworks, "--allow=10.250.9.0/24")
-	got := r.Exec(binary, "selftest", "10.250.0.7", "::ffff:10.250.0.8", "fd00:250::7")
+	got := r.Exec(shipped.Binary, "selftest", "10.250.0.7", "::ffff:10.250.0.8", "fd00:250::7")
 	if got.Exit != 0 || !strings.HasSuffix(got.Stdout, "pass: 12 passed, 0 failed, 0 inconclusive\n") {
 		t.Errorf("exit code %d:\n%s%s", got.Exit, got.Stdout, got.Stderr)
 	}
@@ -202,13 +203,13 @@ func TestAddressesGiven(t *testing.T) {
 		"node-1":     `"node-1" is not an IP address`,
 		"--output=x": "--output=x",
 	} {
-		got := r.Exec(binary, "selftest", arg)
+		got := r.Exec(shipped.Binary, "selftest", arg)
 		if got.Exit != 2 || got.Stdout != "" || strings.Count(got.Stderr, "\n") != 1 || !strings.Contains(got.Stderr, word) {
 			t.Errorf("%s: exit code %d, want 2 and %q: %s%s", arg, got.Exit, word, got.Stdout, got.Stderr)
 		}
 	}
 	r.Pod.IP("link set eth0 down")
-	if got := r.Exec(binary, "selftest"); got.Exit != 1 || !strings.Contains(got.Stdout, "no interface that is up") {
+	if got := r.Exec(shipped.Binary, "selftest"); got.Exit != 1 || !strings.Contains(got.Stdout, "no interface that is up") {
 		t.Errorf("no interface to bind to: exit code %d: %s", got.Exit, got.Stdout)
 	}
 	if r.SeedCount().Total() != 0 {
