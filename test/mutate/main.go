@@ -27,7 +27,7 @@ func run(words []string) int {
 		return 1
 	}
 	survivors := 0
-	for _, m := range mutations {
+	for _, m := range slices.Concat(mutations, reports) {
 		if len(words) > 0 && !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(m.Name, w) }) {
 			continue
 		}
