@@ -1,7 +1,10 @@
 //go:build tools
 
-// Package server pins the kube-apiserver that the tests build, in a module of its own: its dependencies are neither those
-// of routefence nor those of Gardener's types.
+// Package server pins the programs of Kubernetes that the tests build, in a module of its own: their dependencies are neither
+// those of routefence nor those of Gardener's types.
 package server
 
-import _ "k8s.io/kubernetes/cmd/kube-apiserver"
+import (
+	_ "k8s.io/kubernetes/cmd/kube-apiserver"
+	_ "k8s.io/kubernetes/cmd/kubelet"
+)
