@@ -21,7 +21,7 @@ BINARIES := $(patsubst cmd/%,bin/%,$(wildcard cmd/routefence cmd/routefence-webh
 # Packages whose tests make network namespaces stand on one of these.
 NEEDS_ROOT := routefence/test/\(netns\|rig\)
 
-.PHONY: help build image image-test release demo test test-vm apiserver unit bench lint mutate fuzz clean cleanup $(BINARIES)
+.PHONY: help build image image-test release demo test e2e test-vm apiserver unit bench lint mutate fuzz clean cleanup $(BINARIES)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -70,6 +70,13 @@ apiserver: ## test --shoot against a real kube-apiserver (root; builds that once
 	@test/apiserver/server/build.sh
 	cd test/apiserver && go test -race -count=1 -timeout 20m ./...
 
+e2e: ## replay the defect and its cure on a real Kubernetes with a real VPN (root; builds kube-apiserver and kubelet once)
+	@test/deps.sh e2e
+	@test/apiserver/server/build.sh
+	@test/apiserver/server/build.sh kubelet
+	@mkdir -p bin
+	cd test/e2e && go test -race -count=1 -parallel 4 -timeout 20m -table '$(CURDIR)/bin/e2e.md'
+
 unit: ## run the tests that need neither root nor installed programs
 	go test $$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep -v '$(NEEDS_ROOT)' | cut -d' ' -f1)
 
@@ -81,8 +88,10 @@ lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
 	go vet -tags vm ./...
 	go -C test/apiserver vet ./...
+	go -C test/e2e vet ./...
 	$(STATICCHECK) -tags vm ./...
 	cd test/apiserver && $(STATICCHECK) ./...
+	cd test/e2e && $(STATICCHECK) ./...
 
 mutate: ## break the fence in a copy of the tree, and see that a test notices each time (root; minutes)
 	@test/deps.sh test

@@ -2,7 +2,7 @@
 # Makes sure that what "make demo" or "make test" runs is there: installs it on Debian as root, elsewhere names all that is
 # missing at once and exits with 2.
 #
-# usage: deps.sh demo|test|image-test|test-vm
+# usage: deps.sh demo|test|e2e|image-test|test-vm
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -12,12 +12,14 @@ case ${1:-} in
 demo) needs="$needs openvpn:openvpn" ;;
 # The race detector links with a C compiler and the C library's headers.
 test) needs="$needs ss:iproute2 ipset:ipset conntrack:conntrack gcc:gcc etcd:etcd-server /usr/include/stdlib.h:libc6-dev" ;;
+# A machine of the shoot runs on this one's programs; its pods have them mounted.
+e2e) needs="$needs gcc:gcc /usr/include/stdlib.h:libc6-dev etcd:etcd-server openvpn:openvpn containerd:containerd runc:runc /usr/lib/cni/bridge:containernetworking-plugins" ;;
 # The image's bases are made here. The last is the profile that container engines run everything with.
 image-test) needs="$needs ipset:ipset buildah:buildah runc:runc debootstrap:debootstrap apt-get:apt dpkg-deb:dpkg /usr/share/containers/seccomp.json:golang-github-containers-common" ;;
 # Guests take their kernels from Debian's packages and everything else from this machine.
 test-vm) needs="$needs ss:iproute2 ipset:ipset conntrack:conntrack qemu-system-x86_64:qemu-system-x86 busybox:busybox-static apt-get:apt dpkg-deb:dpkg" ;;
 *)
-	echo "usage: $0 demo|test|image-test|test-vm" >&2
+	echo "usage: $0 demo|test|e2e|image-test|test-vm" >&2
 	exit 2
 	;;
 esac
@@ -79,7 +81,7 @@ if [ -n "$lacking" ]; then
 	lacking=$(missing)
 	[ -z "$lacking" ] || refuse
 fi
-if [ "$target" = demo ] && [ ! -c /dev/net/tun ]; then
-	echo "make demo needs /dev/net/tun for OpenVPN (modprobe tun)" >&2
+if { [ "$target" = demo ] || [ "$target" = e2e ]; } && [ ! -c /dev/net/tun ]; then
+	echo "make $target needs /dev/net/tun for OpenVPN (modprobe tun)" >&2
 	exit 2
 fi

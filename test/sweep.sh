@@ -21,9 +21,9 @@ for path in /run/netns/rf[0-9]*-*; do
 	ip netns delete "$name"
 	echo "removed namespace $name"
 done
-# Control groups of containers: empty ones can be removed, of either version.
+# Control groups of containers and of kubelets, of either version: with what is in them, as long as no process is.
 find /sys/fs/cgroup -depth -type d -name 'rf[0-9]*-*' 2>/dev/null | while read -r path; do
-	! dead "${path##*/}" || { rmdir "$path" && echo "removed control group $path"; }
+	! dead "${path##*/}" || { find "$path" -depth -type d -exec rmdir {} \; && echo "removed control group $path"; }
 done
 for path in "${TMPDIR:-/tmp}"/rf[0-9]*-*; do
 	{ [ -d "$path" ] && dead "${path##*/}"; } || continue
