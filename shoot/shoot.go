@@ -5,6 +5,7 @@ package shoot
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -56,4 +57,17 @@ type Report struct {
 	Warnings []string
 	// LastChange is when Networks last changed.
 	LastChange time.Time
+}
+
+// Same reports whether two reports of a source say the same. Errors are what they say: each try makes new ones.
+func (r Report) Same(o Report) bool {
+	return r.Known == o.Known && slices.Equal(r.Networks, o.Networks) && wording(r.Err) == wording(o.Err) && wording(r.Away) == wording(o.Away) &&
+		slices.Equal(r.Warnings, o.Warnings)
+}
+
+func wording(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }

@@ -181,12 +181,11 @@ func (s *Source) update() {
 	if s.cached != nil {
 		next = withCacheTrouble(next, s.cached)
 	}
-	moved := !slices.Equal(before.Networks, next.Networks)
-	if moved {
-		next.LastChange = time.Now()
-	}
-	if !moved && same(before, next) {
+	if before.Same(next) {
 		return
+	}
+	if !slices.Equal(before.Networks, next.Networks) {
+		next.LastChange = time.Now()
 	}
 	s.mu.Lock()
 	s.report = next
@@ -195,10 +194,6 @@ func (s *Source) update() {
 	if s.changed != nil {
 		s.changed()
 	}
-}
-
-func same(a, b shoot.Report) bool {
-	return a.Known == b.Known && text(a.Err) == text(b.Err) && text(a.Away) == text(b.Away) && slices.Equal(a.Warnings, b.Warnings)
 }
 
 // save keeps what holds, if it is new in more than its revision: Clusters are written often, networks change seldom. What is

@@ -189,12 +189,11 @@ func (s *Source) publish(holds shoot.Reading, trouble error, now time.Time) bool
 	next.Known = before.Known || len(next.Networks) > 0
 	next.Err = trouble
 	next.Warnings = slices.Concat(s.mounted, holds.Warnings)
-	moved := !slices.Equal(before.Networks, next.Networks)
-	if moved {
-		next.LastChange = now
-	}
-	if !moved && text(before.Err) == text(next.Err) && slices.Equal(before.Warnings, next.Warnings) {
+	if before.Same(next) {
 		return false
+	}
+	if !slices.Equal(before.Networks, next.Networks) {
+		next.LastChange = now
 	}
 	s.mu.Lock()
 	s.report = next
@@ -224,10 +223,3 @@ func (s *Source) tell(before, next shoot.Report) {
 
 // some keeps a log line readable.
 func some(networks []netip.Prefix) []netip.Prefix { return networks[:min(len(networks), 20)] }
-
-func text(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}

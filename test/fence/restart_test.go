@@ -79,9 +79,9 @@ func TestInitLeavesTheFence(t *testing.T) {
 	})
 }
 
-// TestStoppedAgent: the fence stands by itself. With the agent stopped, tunnels and routes come and go; nothing gets out,
+// TestFR54StoppedAgent: the fence stands by itself. With the agent stopped, tunnels and routes come and go; nothing gets out,
 // and the VPN carries again as soon as its route is back.
-func TestStoppedAgent(t *testing.T) {
+func TestFR54StoppedAgent(t *testing.T) {
 	eachBackendAtOnce(t, rig.Options{}, func(t *testing.T, r *rig.Rig, backend string) {
 		expectHammerSeen(t, r)
 		s := startReady(t, r, backend)
