@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tree is the root file system under way.
@@ -215,12 +217,13 @@ func (t *tree) addLibrary(library string) error {
 	return errors.New("needs " + library + ", which no package has (add one to image/packages)")
 }
 
-// finish gives everything the same time.
+// finish gives everything the same time, links too: some engines keep it.
 func (t *tree) finish(at time.Time) error {
-	return filepath.WalkDir(t.out, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.Type()&fs.ModeSymlink != 0 {
+	times := []unix.Timespec{unix.NsecToTimespec(at.UnixNano()), unix.NsecToTimespec(at.UnixNano())}
+	return filepath.WalkDir(t.out, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
 			return err
 		}
-		return os.Chtimes(path, at, at)
+		return unix.UtimesNanoAt(unix.AT_FDCWD, path, times, unix.AT_SYMLINK_NOFOLLOW)
 	})
 }
