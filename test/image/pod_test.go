@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a test waits for what must come. It asserts nothing about speed.
-const patience = 30 * time.Second
+const patience = 60 * time.Second
 
 // networks is the ConfigMap of most tests: the bench's node networks.
 const networks = "10.250.0.0/16\nfd00:250::/48\n"
