@@ -14,6 +14,7 @@ import (
 
 	oci "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // container is what Kubernetes would tell a runtime about one container of a pod. The root file system is read-only, and nothing is
@@ -74,7 +75,7 @@ func (p pod) exec(c container) rig.Result {
 
 // running is a container that was started.
 type running struct {
-	*rig.Process
+	*shipped.Agent
 	p  pod
 	id string
 }
@@ -82,7 +83,7 @@ type running struct {
 func (p pod) start(c container) *running {
 	p.t.Helper()
 	args, id := p.prepare(c)
-	return &running{p.Rig.Start(args...), p, id}
+	return &running{&shipped.Agent{Process: p.Rig.Start(args...), T: p.t, Pod: p.Pod, Patience: patience}, p, id}
 }
 
 // signal sends a signal to the container's first process, as the kubelet has the runtime do.

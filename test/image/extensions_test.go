@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // needed are the extensions without which the fence, or the reading of what the VPN and others write, is not complete. Each backend can
@@ -105,7 +106,7 @@ func (p pod) trouble(c container) string {
 			p.t.Errorf("cleanup: %v\n%s", out.Err, out.Stderr)
 		}
 	}()
-	d := r.await("the agent has looked", func(d document) bool { return d.Ready || len(d.Networks) > 0 })
+	d := r.Await("the agent has looked", func(d shipped.Document) bool { return d.Ready || len(d.Networks) > 0 })
 	if !d.Ready {
 		return d.Message
 	}

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/routefence/routefence/inject"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // TestTenThousandNetworks: the memory that the injected container may have is enough for ten thousand networks and a change of them, with sets
@@ -27,18 +27,18 @@ func TestTenThousandNetworks(t *testing.T) {
 			c := p.injected(fromConfigMap(test.backend), tenThousand(20))
 			c.caps = test.caps
 			r := p.start(c)
-			r.await("the agent is ready", ready)
+			r.AwaitReady()
 			if err := os.WriteFile(filepath.Join(c.volumes["/etc/routefence"], inject.DefaultKey), []byte(tenThousand(21)), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			d := r.await("the change is in force", func(d document) bool {
-				return d.Ready && slices.ContainsFunc(d.Networks, func(n network) bool { return n.CIDR == "21.2.0.0/24" })
+			d := r.Await("the change is in force", func(d shipped.Document) bool {
+				return d.Ready && d.Network("21.2.0.0/24").CIDR != ""
 			})
 			g := r.cgroup()
 			t.Logf("peak %.1f of %.1f MiB; degraded: %v", mebi(g.peak(t)), mebi(c.memory), d.Firewall.Degraded)
 			if n := g.kills(t); n != 0 || !r.Running() || g.limit(t) != c.memory || len(d.Networks) < 10000 {
-				t.Errorf("%d processes killed for want of memory, running: %v, limit %d, %d networks\n%.2000s",
-					n, r.Running(), g.limit(t), len(d.Networks), r.Output())
+				t.Errorf("%d processes killed for want of memory, running: %v, limit %d, %d networks\n%s",
+					n, r.Running(), g.limit(t), len(d.Networks), r.Tail())
 			}
 		})
 	}

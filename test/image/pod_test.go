@@ -1,9 +1,6 @@
 package image
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,60 +27,6 @@ func fromConfigMap(backend string) inject.Options {
 
 func newPod(t *testing.T) pod { return pod{rig.New(t, rig.Options{}), t} }
 
-type network struct {
-	CIDR, State  string
-	TranslatedTo []string
-	Replies      bool
-	Layers       struct{ Routes, Firewall bool }
-}
-
-// document is the state as the contract words it.
-type document struct {
-	Phase, Message string
-	Ready          bool
-	Networks       []network
-	Firewall       struct {
-		Backend  string
-		Degraded []string
-	}
-}
-
-func (r *running) get(path string) (int, string) {
-	response, err := r.p.Pod.HTTP().Get("http://127.0.0.1:9604" + path)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return response.StatusCode, string(body)
-}
-
-// await waits until the state is as wanted, and returns it.
-func (r *running) await(what string, want func(document) bool) (d document) {
-	r.p.t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if code, body := r.get("/state"); code == http.StatusOK {
-			d = document{}
-			if err := json.Unmarshal([]byte(body), &d); err != nil {
-				r.p.t.Fatalf("/state: %v", err)
-			}
-			if want(d) {
-				return d
-			}
-		}
-		if !r.Running() {
-			break
-		}
-	}
-	r.p.t.Fatalf("never seen that %s\nstate: %.2000s\n%.2000s", what, fmt.Sprintf("%+v", d), r.Output())
-	return d
-}
-
-func ready(d document) bool { return d.Ready }
-
 // TestAsKubernetesRunsIt: the injected container, with nothing but what the injected pod gives it, keeps the fence in either backend, ends
 // when asked, and leaves no file anywhere but in its emptyDirs.
 func TestAsKubernetesRunsIt(t *testing.T) {
@@ -104,12 +47,12 @@ func TestAsKubernetesRunsIt(t *testing.T) {
 			}
 			before := tree(t, host(t).root)
 			r := p.start(c)
-			d := r.await("the agent is ready", ready)
+			d := r.AwaitReady()
 			if d.Firewall.Backend != test.backend || len(d.Firewall.Degraded) > 0 {
 				t.Errorf("firewall: %+v", d.Firewall)
 			}
 			for _, path := range []string{"/startupz", "/readyz", "/healthz"} {
-				if code, body := r.get(path); code != http.StatusOK {
+				if code, body := r.Get(path); code != http.StatusOK {
 					t.Errorf("%s: %d %s", path, code, body)
 				}
 			}
@@ -183,7 +126,7 @@ func TestWithNetRaw(t *testing.T) {
 	c := p.injected(fromConfigMap("nft"), networks)
 	c.caps = append(c.caps, "NET_RAW")
 	r := p.start(c)
-	r.await("the agent is ready", ready)
+	r.AwaitReady()
 	p.holds()
 }
 
