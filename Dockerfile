@@ -11,7 +11,7 @@ WORKDIR /packages
 RUN set -eu; \
     dpkg --add-architecture "$TARGETARCH"; \
     apt-get -qq update; \
-    for name in $(sed 's/#.*//' list); do apt-get -qq download "$name:$TARGETARCH"; done; \
+    for name in $(sed 's/#.*//' list); do apt-get -qq -o APT::Sandbox::User=root download "$name:$TARGETARCH"; done; \
     for deb in *.deb; do \
         name=$(dpkg-deb --field "$deb" Package); \
         mkdir -p "$name/root"; \
