@@ -72,7 +72,7 @@ func assemble(c agentConfig) (*assembly, error) {
 	} else {
 		c.log.Warn("no routing events: changes are only found by resync", zap.Error(err))
 	}
-	a.events = append(a.events, nfnetlink.Conn{})
+	a.events = append(a.events, nfnetlink.Conn{}, xtables.Legacy{})
 	a.metrics = health.NewMetrics(buildLabels(), x)
 	c.Config.Passed = a.metrics.Passed
 	c.Config.Alone = new(claim).alone

@@ -11,8 +11,8 @@ import (
 	"github.com/routefence/routefence/test/rig"
 )
 
-// repairLimit is how long a repair may take: under nft events tell, under legacy only the resync does, of a second here,
-// and the pass that it causes takes its time.
+// repairLimit is how long a repair may take: under nft events tell, under legacy the sizes of the tables do. What leaves a size as it was
+// waits for the resync, of a second here, and the pass that it causes takes its time.
 var repairLimit = map[string]time.Duration{"nft": 200 * time.Millisecond, "legacy": 1500 * time.Millisecond}
 
 // resyncs is what the agent is told: so long under nft that no resync can pass for an event.

@@ -170,6 +170,29 @@ func TestFR08ForeignFlush(t *testing.T) {
 	}
 }
 
+// TestFR08LegacyFlush: the kernel makes no event of what happens to legacy tables. The agent hears of it all the same, whether it is a flush
+// of its own rules or a translation that comes.
+func TestFR08LegacyFlush(t *testing.T) {
+	r := bench(t)
+	// No resync and no poll of passes within any patience here.
+	s := startReady(t, r, "legacy", "--resync=5m", "--translation=off")
+	for _, act := range []string{"iptables-legacy -w 5 -F", "ip6tables-legacy -w 5 -t mangle -F POSTROUTING"} {
+		before, begin := s.State().Repairs.Firewall, time.Now()
+		r.Pod.Run(act)
+		s.Await("repaired after "+act, func(d document) bool { return d.Ready && d.Repairs.Firewall > before })
+		t.Logf("%s: repaired after %v", act, time.Since(begin))
+		expectFenced(t, r, act)
+	}
+	s.Stop()
+	r.TunnelUp() // so that no blocked network makes the agent look every second
+	s = startReady(t, r, "legacy", "--resync=5m")
+	s.Await("tunneled", func(d document) bool { return d.Phase == "Tunneled" })
+	begin := time.Now()
+	netmap("legacy", false).rule(r, "-A")
+	s.Await("translated", func(d document) bool { return len(d.Network("10.250.0.0/16").TranslatedTo) > 0 })
+	t.Logf("a translation was found %v after it came", time.Since(begin))
+}
+
 // TestFR09: the tools of IPv6 are broken. IPv4 does not suffer, and whether the agent is ready depends on whether there is
 // anything of IPv6 to fence.
 func TestFR09BrokenIPv6(t *testing.T) {

@@ -13,6 +13,8 @@ var reports = []mutation{
 		"len(lines) > 0 && have.writable(table)", "len(lines) > 0 && have.Tables[table] != nil && have.writable(table)", "test/field", "TestFR05EmptyNamespace"},
 	{"FR-08: repairs are not counted", "agent/pass.go",
 		"a.memory.repairs = a.memory.repairs.plus(repair)", "_ = repair", "test/field", "TestFR08ForeignFlush"},
+	{"FR-08: nobody hears of legacy tables", "cmd/routefence/run.go",
+		"nfnetlink.Conn{}, xtables.Legacy{})", "nfnetlink.Conn{})", "test/field", "TestFR08LegacyFlush"},
 	{"FR-09: a backend must work for both families or for none", "firewall/xtables/prove.go",
 		"if good > most {", "if good > most && good == len(proofs) {", "test/field", "TestFR09BrokenIPv6"},
 	{"FR-10: REJECT where there is none", "firewall/desired.go",
