@@ -122,7 +122,7 @@ func (f *serveFlags) parse() (c serveConfig, err error) {
 
 // times checks that certificates can follow each other in time.
 func (f *serveFlags) times() error {
-	const shortest = 10 * time.Second
+	const shortest = 5 * time.Second
 	switch {
 	case f.serving < shortest:
 		return usage("--serving-lifetime=%s: must be at least %s", f.serving, shortest)

@@ -50,21 +50,9 @@ func (c serveConfig) serve(ctx context.Context) error {
 		Warn:    w.warn,
 	})
 	w.metrics = newMetrics(w.keeper)
-	if w.options.Image == ownImage {
-		var err error
-		if w.options.Image, err = w.image(ctx); err != nil {
-			return nil // told to stop before it began
-		}
-	}
-	if w.options.Form == "" {
-		w.options.Form = form(ctx, w.connection)
-	}
-	c.log.Info("starting", zap.String("version", version), zap.String("listen", c.listen), zap.String("image", w.options.Image),
-		zap.String("form", string(w.options.Form)))
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	go w.keeper.Run(background)
-	go w.probe(background)
 	if err := w.listenAndServe(ctx); err != nil {
 		return &exitError{exitFailed, err}
 	}
@@ -72,7 +60,8 @@ func (c serveConfig) serve(ctx context.Context) error {
 	return nil
 }
 
-// listenAndServe serves both addresses until some time after ctx has ended.
+// listenAndServe serves both addresses until some time after ctx has ended. Probes are answered from the start, reviews once it is known
+// what to inject.
 func (w *webhook) listenAndServe(ctx context.Context) error {
 	reviews, err := listen(w.listen, "listen")
 	if err != nil {
@@ -85,12 +74,16 @@ func (w *webhook) listenAndServe(ctx context.Context) error {
 	}
 	defer probes.Close()
 	errorLog := zap.NewStdLog(w.log.Named("http"))
+	failed := make(chan error, 2)
+	plain := server(w.healthMux(), errorLog)
+	go func() { failed <- plain.Serve(netutil.LimitListener(probes, 64)) }()
+	if !w.learn(ctx) {
+		return nil // told to stop before it began
+	}
 	secure := server(w.mux(), errorLog)
 	secure.TLSConfig = &tls.Config{GetCertificate: w.keeper.Certificate, MinVersion: tls.VersionTLS12}
-	plain := server(w.healthMux(), errorLog)
-	failed := make(chan error, 2)
 	go func() { failed <- secure.ServeTLS(reviews, "", "") }()
-	go func() { failed <- plain.Serve(netutil.LimitListener(probes, 64)) }()
+	go w.probe(ctx)
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve: %w", err)
@@ -103,6 +96,22 @@ func (w *webhook) listenAndServe(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	return errors.Join(secure.Shutdown(last), plain.Shutdown(last))
+}
+
+// learn finds out what flags do not say of what to inject. It returns false if ctx ends before that is known.
+func (w *webhook) learn(ctx context.Context) bool {
+	if w.options.Image == ownImage {
+		var err error
+		if w.options.Image, err = w.image(ctx); err != nil {
+			return false
+		}
+	}
+	if w.options.Form == "" {
+		w.options.Form = form(ctx, w.connection)
+	}
+	w.log.Info("starting", zap.String("version", version), zap.String("listen", w.listen), zap.String("image", w.options.Image),
+		zap.String("form", string(w.options.Form)))
+	return true
 }
 
 func listen(address, flag string) (net.Listener, error) {

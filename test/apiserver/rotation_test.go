@@ -19,21 +19,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// shortLived are lifetimes that a test can wait for: serving certificates change every 5 seconds, authorities every 10.
-var shortLived = []string{"--ca-lifetime=20s", "--serving-lifetime=10s", "--bundle-settle=2s", "--drain=2s"}
+// shortLived are lifetimes that a test can wait for: serving certificates change every 3 seconds, authorities every 6.
+var shortLived = []string{"--ca-lifetime=12s", "--serving-lifetime=6s", "--bundle-settle=1s", "--drain=2s"}
 
 // Certificates, authorities and replicas come and go, and nobody who creates a control plane notices.
 func TestRotationUnderLoad(t *testing.T) {
 	const namespace = "shoot--rotation--one"
 	i := installWebhook(t, shortLived...).start()
 	shootNamespace(t, namespace, &networks{spec: "10.250.0.0/16"})
-	f := startFlood(workload("kube-apiserver-ha", namespace), 4, 50*time.Millisecond)
+	f := startFlood(workload("kube-apiserver-ha", namespace), 4, 40*time.Millisecond)
 	bundles := map[string]int{}
-	deadline := time.Now().Add(24 * time.Second)
+	deadline := time.Now().Add(15 * time.Second)
 	restarted := false
 	for time.Now().Before(deadline) || f.count() < 1000 {
 		bundles[i.bundle()]++
-		if !restarted && time.Until(deadline) < 12*time.Second {
+		if !restarted && time.Until(deadline) < 8*time.Second {
 			restarted = true
 			i.end("10.9.0.11")
 			i.run("10.9.0.11")
@@ -50,7 +50,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	if len(bundles) < 3 || most < 2 || issued < 4 {
 		t.Error("nothing was rotated")
 	}
-	if left := i.metric("10.9.0.12", `routefence_webhook_certificate_expiry_seconds{certificate="serving"}`); left <= 0 || left > 10 {
+	if left := i.metric("10.9.0.12", `routefence_webhook_certificate_expiry_seconds{certificate="serving"}`); left <= 0 || left > 6 {
 		t.Errorf("serving certificate with %v seconds left", left)
 	}
 }
@@ -126,13 +126,13 @@ func TestWipedAndRepaired(t *testing.T) {
 
 // An authority that cannot be replaced is told of while there is time, and what is served stays until its end.
 func TestExpiryIsToldOf(t *testing.T) {
-	i := installWebhook(t, "--ca-lifetime=20s", "--serving-lifetime=10s", "--bundle-settle=1s").start()
+	i := installWebhook(t, shortLived...).start()
 	roles := shared.typed.RbacV1().Roles(own)
 	if _, err := roles.Patch(context.Background(), webhookName, types.JSONPatchType,
 		[]byte(`[{"op":"replace","path":"/rules/0/verbs","value":["get","watch"]}]`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	took := eventually(t, 19*time.Second, func() (string, bool) {
+	took := eventually(t, 11*time.Second, func() (string, bool) {
 		list, err := shared.typed.CoreV1().Events(own).List(context.Background(), metav1.ListOptions{})
 		if err != nil {
 			return err.Error(), false
@@ -144,9 +144,9 @@ func TestExpiryIsToldOf(t *testing.T) {
 		return words(all.String(), "Warning CertificateExpiring routefence-webhook-11", "could not be replaced", "cannot update")
 	})
 	left := i.metric("10.9.0.11", `routefence_webhook_certificate_expiry_seconds{certificate="authority"}`)
-	t.Logf("told %s after the right was taken, with %.1f of 20 seconds left", took.Round(time.Millisecond), left)
-	if left > 6.5 || left < 0 {
-		t.Errorf("%.1f of 20 seconds are left", left)
+	t.Logf("told %s after the right was taken, with %.1f of 12 seconds left", took.Round(time.Millisecond), left)
+	if left > 4 || left < 0 {
+		t.Errorf("%.1f of 12 seconds are left", left)
 	}
 	if text, code := i.get("10.9.0.11", "/readyz"); code != 200 {
 		t.Errorf("not ready although it is trusted still: %s", text)
@@ -154,7 +154,7 @@ func TestExpiryIsToldOf(t *testing.T) {
 	shared.apply(i.objects...)
 	eventually(t, 20*time.Second, func() (string, bool) {
 		left := i.metric("10.9.0.11", `routefence_webhook_certificate_expiry_seconds{certificate="authority"}`)
-		return fmt.Sprint(left), left > 10
+		return fmt.Sprint(left), left > 6
 	})
 }
 

@@ -316,6 +316,10 @@ func TestImageOfTheOwnPod(t *testing.T) {
 		said := i.replicas["10.9.0.11"].Output()
 		return said, strings.Contains(said, "image of the own pod is not known yet")
 	})
+	_, alive := i.get("10.9.0.11", "/healthz")
+	if _, ready := i.get("10.9.0.11", "/readyz"); alive != 200 || ready != 503 {
+		t.Errorf("before the image is known: /healthz %d, /readyz %d", alive, ready)
+	}
 	if _, err := create(pod); err != nil {
 		t.Fatal(err)
 	}
