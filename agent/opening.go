@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/routefence/routefence/firewall"
+	"github.com/routefence/routefence/policy"
 	"github.com/routefence/routefence/ranges"
 	"github.com/routefence/routefence/routes"
 	"github.com/routefence/routefence/shoot"
@@ -46,7 +47,12 @@ func (a *Agent) denyFirst(reports []shoot.Report) opening {
 	a.memory.denied = true
 	a.memory.adopted = append(a.memory.adopted, s.Adopted()...)
 	p, _ := a.policyFor(reports, s)
-	changes := slices.DeleteFunc(routes.Diff(routes.Desired(p, nil, s), s), routes.Change.Removes)
+	var translations []policy.Translation
+	if a.Translation == FollowTranslation {
+		// Whose parts a changed policy names otherwise must not be cut until nat OUTPUT has been read.
+		translations = s.Translating()
+	}
+	changes := slices.DeleteFunc(routes.Diff(routes.Desired(p, translations, s), s), routes.Change.Removes)
 	if len(changes) == 0 {
 		return opening{}
 	}

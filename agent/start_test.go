@@ -8,6 +8,7 @@ import (
 
 	"github.com/routefence/routefence/firewall"
 	"github.com/routefence/routefence/policy"
+	"github.com/routefence/routefence/ranges"
 	"github.com/routefence/routefence/routes"
 )
 
@@ -58,6 +59,28 @@ func TestRestartSparesConnectionsInTheTunnel(t *testing.T) {
 	b.Pass()
 	if ended := b.severed.ended; len(ended) > 0 {
 		t.Errorf("the restart ended %v, which run through the tunnel", ended)
+	}
+}
+
+// TestRestartUnderAnotherPolicyKeepsTheSinks: the networks have changed while no agent ran. What was translated is still, and its way
+// through the sink must not be cut by longer blackholes until nat OUTPUT has been read.
+func TestRestartUnderAnotherPolicyKeepsTheSinks(t *testing.T) {
+	b := restarted(translating(t), "10.250.0.0/17", "10.250.192.0/18", "10.252.0.0/16")
+	node, other := ranges.Of(netip.MustParsePrefix("10.250.0.7/32")), ranges.Of(netip.MustParsePrefix("10.252.0.7/32"))
+	looked := false
+	b.f.listing = func() {
+		paths, _ := b.r.state.Paths(policy.IPv4, node)
+		if !looked && (len(paths) != 1 || paths[0].Fate != routes.Device || paths[0].Link.Name != "lo") {
+			t.Errorf("after the first write, before the firewall is read: %+v", paths)
+		}
+		if paths, _ = b.r.state.Paths(policy.IPv4, other); len(paths) != 1 || paths[0].Fate != routes.Nowhere {
+			t.Errorf("a network that nothing translates: %+v", paths)
+		}
+		looked = true
+	}
+	b.Pass()
+	if !looked {
+		t.Error("the firewall was not read")
 	}
 }
 

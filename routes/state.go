@@ -206,6 +206,26 @@ func (s State) Adopted() []netip.Prefix {
 	return out
 }
 
+// Translating returns translations that the fence in the kernel is made for. Which network becomes which is not told there, only what all
+// of them are and what they become, and nothing else matters to the routes.
+func (s State) Translating() []policy.Translation {
+	images := map[policy.Family][]netip.Prefix{}
+	for _, r := range s.Routes {
+		if r.Ours() && r.Type == Blackhole && r.Metric == MetricTranslated {
+			images[r.Family] = append(images[r.Family], r.Dst)
+		}
+	}
+	var out []policy.Translation
+	for _, r := range s.Routes {
+		if r.Ours() && r.Table == Table && r.Type == Unicast {
+			for _, to := range images[r.Family] {
+				out = append(out, policy.Translation{From: r.Dst, To: to})
+			}
+		}
+	}
+	return out
+}
+
 // Allowed returns the addresses that the fence in the kernel leaves out.
 func (s State) Allowed() []netip.Prefix {
 	var out []netip.Prefix

@@ -73,6 +73,8 @@ var mutations = []mutation{
 		"test/fence", "TestForwardedConnectionsOutsideOfTheTunnelEnd"},
 	{"a restart forgets what stands", "agent/opening.go",
 		"a.memory.adopted = append(a.memory.adopted, s.Adopted()...)", "", "agent", "TestRestartAdoptsFromTheRoutesAlone"},
+	{"a restart under another policy cuts what is translated", "agent/opening.go",
+		"translations = s.Translating()", "_ = s.Translating()", "agent", "TestRestartUnderAnotherPolicyKeepsTheSinks"},
 	{"a leak does not end readiness", "agent/state.go",
 		`{"no-leak", ReasonLeaking, leaks(d.Networks)}`, `{"no-leak", ReasonLeaking, nil}`, "agent", "TestLeakEndsReadiness"},
 	{"missing routes do not end readiness", "agent/state.go",
