@@ -145,7 +145,7 @@ func (a *Agent) plan(reports []shoot.Report, o observation) plan {
 	p.policy = firewall.Answerable(p.policy, o.firewall.Lacks)
 	if o.routesErr == nil {
 		p.routes = routes.Diff(routes.Desired(without(p.policy, p.absent), p.translations, o.routes), o.routes)
-		p.unguarded = unguarded(p.policy, o.routes)
+		p.unguarded = Unguarded(p.policy, o.routes)
 		if blind || a.memory.company {
 			p.routes = slices.DeleteFunc(p.routes, routes.Change.Removes)
 		}
@@ -221,9 +221,9 @@ func without(p policy.Policy, absent map[policy.Family]bool) policy.Policy {
 	return p
 }
 
-// unguarded says what keeps the fence from guarding anything although its rules stand: no interface that it names, or a default
+// Unguarded says what keeps the fence from guarding anything although its rules stand: no interface that it names, or a default
 // route by one that it does not name (FR-20: a rule for eth0 goes quiet when eth0 is renamed).
-func unguarded(p policy.Policy, s routes.State) []string {
+func Unguarded(p policy.Policy, s routes.State) []string {
 	var out []string
 	if len(s.Fenced(p)) == 0 {
 		out = append(out, fmt.Sprintf("no interface matches --fence-interfaces=%s", strings.Join(p.Fenced, ",")))

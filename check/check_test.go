@@ -55,7 +55,10 @@ func TestDiagnosis(t *testing.T) {
 		"fence missing":                  {up + kubelet + pods + "-fence -leak", NotThroughVPN, "reason of fence"},
 		"leak":                           {up + kubelet + pods + "+fence -leak", NotThroughVPN, "reason of leak"},
 		"leak, VPN down for pods":        {up + kubelet + "+metrics-server-ready -metrics +fence -leak", NotThroughVPN, "reason of leak"},
-		"nothing could be listed":        {"+answers -nodes-ready ~vpn-shoot-running ~metrics ~fence", Inconclusive, "reason of nodes-ready"},
+		"nothing could be listed":        {"+answers ~nodes-ready ~vpn-shoot-running ~metrics ~fence", Inconclusive, "reason of nodes-ready"},
+		"nor asked":                      {"+answers ~nodes-ready ~vpn-shoot-running -metrics ~fence", Inconclusive, "reason of vpn-shoot"},
+		"a node is not ready":            {"+answers -nodes-ready +vpn-shoot-running " + kubelet + pods + fenced, Inconclusive, "reason of nodes-ready"},
+		"leak, nothing could be listed":  {"+answers ~nodes-ready ~vpn-shoot-running +fence -leak", NotThroughVPN, "reason of leak"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := report(c.results)

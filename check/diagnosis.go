@@ -17,7 +17,7 @@ const (
 	NoTunnel Diagnosis = "NoTunnel"
 	// VPNBroken: API servers answer and reach neither kubelets nor pods.
 	VPNBroken Diagnosis = "VPNBroken"
-	// NotThroughVPN: it works, but packets to nodes can leave by another way than the VPN.
+	// NotThroughVPN: packets to nodes can leave by another way than the VPN, so that nothing that works proves the VPN.
 	NotThroughVPN Diagnosis = "NotThroughVPN"
 	// KubeletUnreachable: pods are reached and kubelets are not.
 	KubeletUnreachable Diagnosis = "KubeletUnreachable"
@@ -76,15 +76,17 @@ func diagnose(results []Result) (Diagnosis, string) {
 	case forwards.bad():
 		return VPNBroken, "the API server answers and reaches no kubelet: " + reasons(results, PortForward) + leaks
 	case way[Failed] > 0:
-		return NotThroughVPN, "it works, and nothing keeps it inside the VPN: " + reasons(results, Fence, Leak)
+		return NotThroughVPN, "packets to nodes can leave by another way than the VPN: " + reasons(results, Fence, Leak)
 	case servers.part() || forwards.part() || running.part():
 		return PartlyBroken, "some of it works: " + reasons(results, Answers, PodsRunning, PortForward, Logs)
+	case forwards.none():
+		return Inconclusive, "whether a kubelet is reached could not be tried: " + reasons(results, NodesReady, PodsRunning, PortForward)
 	case metrics[Failed] > 0 && count(results, MetricsReady)[Failed] > 0:
 		return MetricsServerDown, "kubelets are reached, so the node network is well; the metrics-server is not ready: " + reasons(results, MetricsReady)
 	case metrics[Failed] > 0:
 		return PodNetworkBroken, "kubelets are reached, and the metrics-server, ready by its node's word, is not: " + reasons(results, Available, Metrics)
-	case forwards.none() || count(results, NodesReady, MetricsReady)[Failed] > 0:
-		return Inconclusive, "not everything could be tried or is as it should be: " + reasons(results, NodesReady, PodsRunning, PortForward, MetricsReady)
+	case count(results, NodesReady, MetricsReady)[Failed] > 0:
+		return Inconclusive, "all that was tried works, and still: " + reasons(results, NodesReady, MetricsReady)
 	}
 	return Healthy, healthy(metrics, way)
 }

@@ -28,6 +28,8 @@ type segment struct {
 type hit struct {
 	to     ranges.Set
 	routes []*Route
+	// many says that the routes are the first of several blackholes of ours: they are one answer, as there may be ten thousand.
+	many bool
 }
 
 // newFib sorts the routes of a table, as far as they can matter for the addresses of to. A route whose next hops are all dead is not
@@ -116,7 +118,7 @@ func (f *fib) one(to ranges.Set) (hit, bool) {
 		case last.Less(seg.From()):
 			return hit{to: to}, true
 		default:
-			return hit{to, seg.routes}, !first.Less(seg.From()) && !seg.To().Less(last)
+			return hit{to: to, routes: seg.routes}, !first.Less(seg.From()) && !seg.To().Less(last)
 		}
 	}
 	return hit{to: to}, true
@@ -132,7 +134,7 @@ func (f *fib) lookup(to ranges.Set) []hit {
 	add := func(r netipx.IPRange, routes []*Route) {
 		key := routes[0]
 		if key.Ours() && key.Type == Blackhole {
-			key = nil // all of our blackholes are one answer: there may be ten thousand
+			key = nil
 		}
 		i, seen := found[key]
 		if !seen {
@@ -144,6 +146,7 @@ func (f *fib) lookup(to ranges.Set) []hit {
 			}
 		}
 		hits[i].to = append(hits[i].to, r)
+		hits[i].many = hits[i].many || routes[0] != hits[i].routes[0]
 	}
 	var rest []netipx.IPRange // what no route matches
 	i := 0

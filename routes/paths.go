@@ -142,7 +142,7 @@ func (w *walk) lookup(r Rule, match ranges.Set, only string) ranges.Set {
 	}
 	for _, special := range f.special {
 		if part := match.Intersect(ranges.Of(special.Dst)); !part.Empty() {
-			w.emit(r, hit{part, []*Route{special}}, "route "+w.s.Describe(*special))
+			w.emit(r, hit{to: part, routes: []*Route{special}}, "route "+w.s.Describe(*special))
 		}
 	}
 	var taken ranges.Set
@@ -172,7 +172,10 @@ func (w *walk) emit(r Rule, h hit, only string) bool {
 	before := len(w.paths)
 	defer func() {
 		for i := range w.paths[before:] {
-			w.paths[before+i].Rule = r.String()
+			p := &w.paths[before+i]
+			if p.Rule = r.String(); h.many {
+				p.Cause = "blackhole routes of table " + tableName(first.Table)
+			}
 		}
 	}()
 	for i, route := range h.routes {

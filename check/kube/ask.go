@@ -41,22 +41,42 @@ func is(conditions []condition, kind string) (bool, string) {
 // Answers asks whether the API server is ready.
 func (s Server) Answers(ctx context.Context) error { return s.get(ctx, "/readyz", nil) }
 
+// list asks for the items of a list, in pieces.
+func list[T any](ctx context.Context, s Server, path string, query url.Values) ([]T, error) {
+	var out []T
+	query.Set("limit", "500")
+	for {
+		var piece struct {
+			Metadata struct{ Continue string }
+			Items    []T
+		}
+		if err := s.get(ctx, path+"?"+query.Encode(), &piece); err != nil {
+			return nil, err
+		}
+		out = append(out, piece.Items...)
+		if piece.Metadata.Continue == "" {
+			return out, nil
+		}
+		query.Set("continue", piece.Metadata.Continue)
+	}
+}
+
+type nodeItem struct {
+	Metadata struct{ Name string }
+	Status   struct {
+		Addresses  []struct{ Type, Address string }
+		Conditions []condition
+	}
+}
+
 // Nodes lists the nodes.
 func (s Server) Nodes(ctx context.Context) ([]Node, error) {
-	var list struct {
-		Items []struct {
-			Metadata struct{ Name string }
-			Status   struct {
-				Addresses  []struct{ Type, Address string }
-				Conditions []condition
-			}
-		}
-	}
-	if err := s.get(ctx, "/api/v1/nodes?limit=500", &list); err != nil {
+	items, err := list[nodeItem](ctx, s, "/api/v1/nodes", url.Values{})
+	if err != nil {
 		return nil, err
 	}
 	var out []Node
-	for _, item := range list.Items {
+	for _, item := range items {
 		n := Node{Name: item.Metadata.Name}
 		n.Ready, n.Message = is(item.Status.Conditions, "Ready")
 		for _, a := range item.Status.Addresses {
@@ -69,26 +89,26 @@ func (s Server) Nodes(ctx context.Context) ([]Node, error) {
 	return out, nil
 }
 
+type podItem struct {
+	Metadata struct{ Namespace, Name string }
+	Spec     struct {
+		NodeName   string
+		Containers []struct{ Name string }
+	}
+	Status struct {
+		Phase      string
+		Conditions []condition
+	}
+}
+
 // Workloads lists the pods of kube-system with a label.
 func (s Server) Workloads(ctx context.Context, label string) ([]Workload, error) {
-	var list struct {
-		Items []struct {
-			Metadata struct{ Namespace, Name string }
-			Spec     struct {
-				NodeName   string
-				Containers []struct{ Name string }
-			}
-			Status struct {
-				Phase      string
-				Conditions []condition
-			}
-		}
-	}
-	if err := s.get(ctx, "/api/v1/namespaces/kube-system/pods?labelSelector="+url.QueryEscape(label), &list); err != nil {
+	items, err := list[podItem](ctx, s, "/api/v1/namespaces/kube-system/pods", url.Values{"labelSelector": {label}})
+	if err != nil {
 		return nil, err
 	}
 	var out []Workload
-	for _, item := range list.Items {
+	for _, item := range items {
 		w := Workload{Namespace: item.Metadata.Namespace, Name: item.Metadata.Name, Node: item.Spec.NodeName, Phase: item.Status.Phase}
 		w.Ready, _ = is(item.Status.Conditions, "Ready")
 		for _, c := range item.Spec.Containers {

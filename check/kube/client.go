@@ -27,31 +27,47 @@ type Server struct {
 // dialWait bounds connecting, so that one address without an answer does not use up the time for the whole check.
 const dialWait = 5 * time.Second
 
-// Load reads a kubeconfig (a path, or "" for the usual places: $KUBECONFIG, ~/.kube/config) and returns its API server, or one for each
-// address given: HOST, HOST:PORT or a URL. Those are asked with the same credentials, and have to show a certificate for the name that
-// the kubeconfig has.
-func Load(kubeconfig string, addresses []string) ([]Server, error) {
+// Kubeconfig is where and as whom a shoot's API server is asked.
+type Kubeconfig struct {
+	config *rest.Config
+	base   *url.URL
+}
+
+// Load reads a kubeconfig: a path, or "" for the usual places ($KUBECONFIG, ~/.kube/config). The service account of a pod is not among
+// them: it belongs to the cluster that the pod runs in, which is the seed and not the shoot.
+func Load(path string) (Kubeconfig, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	rules.ExplicitPath = path
+	merged, err := rules.Load()
 	if err != nil {
-		return nil, err
+		return Kubeconfig{}, err
+	}
+	config, err := clientcmd.NewDefaultClientConfig(*merged, nil).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return Kubeconfig{}, errors.New("there is none (give --kubeconfig, or KUBECONFIG in the environment)")
+	}
+	if err != nil {
+		return Kubeconfig{}, err
 	}
 	config.UserAgent = "routefence check"
 	base, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return nil, err
-	}
+	return Kubeconfig{config, base}, err
+}
+
+// Servers returns the API server of the kubeconfig, or one for each address given: HOST, HOST:PORT or a URL. Those are asked with the
+// same credentials, and have to show a certificate for the name that the kubeconfig has.
+func (k Kubeconfig) Servers(addresses []string) ([]Server, error) {
 	if len(addresses) == 0 {
-		s, err := newServer(config, base)
+		s, err := newServer(k.config, k.base)
 		return []Server{s}, err
 	}
+	config := rest.CopyConfig(k.config)
 	if config.TLSClientConfig.ServerName == "" {
-		config.TLSClientConfig.ServerName = base.Hostname()
+		config.TLSClientConfig.ServerName = k.base.Hostname()
 	}
 	var out []Server
 	for _, a := range addresses {
-		u, err := at(base, a)
+		u, err := at(k.base, a)
 		if err != nil {
 			return nil, err
 		}
@@ -148,11 +164,18 @@ func plain(err error) error {
 	return err
 }
 
+// ErrDenied is in the error of a request that the API server itself does not allow, which says nothing of what lies behind it.
+var ErrDenied = errors.New("not allowed")
+
 // refusal is what the API server says of a request that failed: the message of its Status, or what else is there.
 func refusal(answer *http.Response, body []byte) error {
-	var status struct{ Message string }
+	var status struct{ Kind, Message string }
 	if json.Unmarshal(body, &status) != nil || status.Message == "" {
 		status.Message = strings.TrimSpace(string(body[:min(len(body), 300)]))
 	}
-	return fmt.Errorf("%s: %s", answer.Status, status.Message)
+	err := fmt.Errorf("%s: %s", answer.Status, status.Message)
+	if status.Kind == "Status" && (answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden) {
+		return fmt.Errorf("%w: %w", ErrDenied, err)
+	}
+	return err
 }

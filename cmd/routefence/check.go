@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/routefence/routefence/check"
@@ -87,18 +89,23 @@ func (f *checkFlags) parse() (fenceConfig, []kube.Server, error) {
 	if err := oneOf("way", f.way, "auto", "on", "off"); err != nil {
 		return fenceConfig{}, nil, err
 	}
-	for flag, d := range map[string]time.Duration{"check-timeout": f.each, "timeout": f.all} {
-		if d <= 0 {
-			return fenceConfig{}, nil, usage("--%s=%s: must be more than 0", flag, d)
-		}
+	if f.each <= 0 {
+		return fenceConfig{}, nil, usage("--check-timeout=%s: must be more than 0", f.each)
+	}
+	if f.all <= 0 {
+		return fenceConfig{}, nil, usage("--timeout=%s: must be more than 0", f.all)
 	}
 	c, err := f.fenceFlags.parse()
 	if err != nil {
 		return c, nil, err
 	}
-	servers, err := kube.Load(f.kubeconfig, split(f.servers))
+	k, err := kube.Load(f.kubeconfig)
 	if err != nil {
 		return c, nil, usage("--kubeconfig=%s: %v", f.kubeconfig, err)
+	}
+	servers, err := k.Servers(split(f.servers))
+	if err != nil {
+		return c, nil, usage("--apiserver=%s: %v", strings.Join(f.servers, ","), err)
 	}
 	return c, servers, nil
 }
@@ -107,7 +114,7 @@ func (f *checkFlags) parse() (fenceConfig, []kube.Server, error) {
 type examination struct {
 	each    time.Duration
 	results []check.Result
-	// listed says that the shoot's objects have been asked for: the addresses of its nodes, and the pods of its VPN that are running.
+	// listed says that a server has told the shoot's objects: the addresses of its nodes, and the pods of its VPN that are running.
 	listed bool
 	nodes  []netip.Addr
 	pods   []kube.Workload
@@ -120,14 +127,33 @@ func (x *examination) add(ctx context.Context, r check.Result, try func(context.
 	start := time.Now()
 	err := try(ctx)
 	r.Milliseconds = time.Since(start).Milliseconds()
-	r.Outcome = check.Passed
-	if err != nil {
+	switch {
+	case err == nil:
+		r.Outcome, r.Hint = check.Passed, ""
+	case errors.Is(err, kube.ErrDenied):
+		r.Outcome, r.Message, r.Hint = check.Skipped, err.Error(), ""
+	default:
 		r.Outcome, r.Message = check.Failed, err.Error()
-	} else {
-		r.Hint = ""
 	}
 	x.results = append(x.results, r)
 	return err == nil
+}
+
+// ask is add for what is read in an object: that it could not be read is not what the object would say.
+func (x *examination) ask(ctx context.Context, r check.Result, read func(context.Context) (trouble string, err error)) bool {
+	var unread error
+	x.add(ctx, r, func(ctx context.Context) error {
+		var trouble string
+		if trouble, unread = read(ctx); trouble != "" {
+			return errors.New(trouble)
+		}
+		return nil
+	})
+	if unread != nil {
+		last := &x.results[len(x.results)-1]
+		last.Outcome, last.Message, last.Hint = check.Skipped, "could not be asked: "+unread.Error(), ""
+	}
+	return unread == nil
 }
 
 // skip notes that something was not tried.

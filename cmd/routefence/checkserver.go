@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,21 +33,27 @@ func (x *examination) server(ctx context.Context, s kube.Server) {
 		Hint: "the API server goes to the Service's or the pod's address: see the VPN's routes for the pod and service networks"}, s.Metrics)
 }
 
-// list asks for the objects, which are the same whichever server is asked.
+// list asks for the objects, which are the same whichever server is asked. One that does not tell them leaves that to the next.
 func (x *examination) list(ctx context.Context, s kube.Server) {
-	x.listed = true
-	x.add(ctx, check.Result{Group: check.Node, Kind: check.NodesReady, Name: "all nodes are ready",
+	nodes := x.ask(ctx, check.Result{Group: check.Node, Kind: check.NodesReady, Name: "all nodes are ready",
 		Hint: "a kubelet that reports nothing is down, or cannot reach the API server: that is the other direction, which does not use the VPN"},
-		func(ctx context.Context) error { return x.listNodes(ctx, s) })
-	x.add(ctx, check.Result{Group: check.Node, Kind: check.PodsRunning, Name: "vpn-shoot pods are running",
-		Hint: "kubectl -n kube-system get pods -l app=vpn-shoot"},
-		func(ctx context.Context) (err error) {
-			x.pods, err = running(ctx, s)
-			return err
+		func(ctx context.Context) (string, error) {
+			nodes, err := s.Nodes(ctx)
+			return x.readiness(nodes), err
 		})
-	x.add(ctx, check.Result{Group: check.Pod, Kind: check.MetricsReady, Name: "the metrics-server is ready",
+	pods := x.ask(ctx, check.Result{Group: check.Node, Kind: check.PodsRunning, Name: "vpn-shoot pods are running",
+		Hint: "kubectl -n kube-system get pods -l app=vpn-shoot"},
+		func(ctx context.Context) (string, error) {
+			pods, err := s.Workloads(ctx, "app=vpn-shoot")
+			return x.running(pods), err
+		})
+	metrics := x.ask(ctx, check.Result{Group: check.Pod, Kind: check.MetricsReady, Name: "the metrics-server is ready",
 		Hint: "kubectl -n kube-system get pods -l k8s-app=metrics-server; its own node probes it, without the VPN"},
-		func(ctx context.Context) error { return metricsReady(ctx, s) })
+		func(ctx context.Context) (string, error) {
+			pods, err := s.Workloads(ctx, "k8s-app=metrics-server")
+			return serving(pods), err
+		})
+	x.listed = nodes && pods && metrics
 }
 
 // kubelet tries what goes to the kubelet of a pod's node.
@@ -65,48 +70,36 @@ func (x *examination) kubelet(ctx context.Context, s kube.Server, p kube.Workloa
 	x.add(ctx, logs, func(ctx context.Context) error { return s.Logs(ctx, p) })
 }
 
-// listNodes notes the nodes' addresses, and fails if one of them is not ready.
-func (x *examination) listNodes(ctx context.Context, s kube.Server) error {
-	nodes, err := s.Nodes(ctx)
-	if err != nil {
-		return err
+// readiness notes the nodes' addresses, and says what is wrong with nodes.
+func (x *examination) readiness(nodes []kube.Node) string {
+	if len(nodes) == 0 {
+		return "there is no node, so there is nothing to reach"
 	}
 	var unready []string
+	x.nodes = nil
 	for _, n := range nodes {
 		x.nodes = append(x.nodes, n.Addresses...)
 		if !n.Ready {
 			unready = append(unready, n.Name+": "+n.Message)
 		}
 	}
-	switch {
-	case len(nodes) == 0:
-		return errors.New("there is no node, so there is nothing to reach")
-	case len(unready) > 0:
-		return errors.New(strings.Join(unready, "\n"))
-	}
-	return nil
+	return strings.Join(unready, "\n")
 }
 
-func running(ctx context.Context, s kube.Server) ([]kube.Workload, error) {
-	pods, err := s.Workloads(ctx, "app=vpn-shoot")
-	if err != nil {
-		return nil, err
-	}
+// running notes the pods of the VPN that are running, and says if there is none.
+func (x *examination) running(pods []kube.Workload) string {
 	found := len(pods)
-	pods = slices.DeleteFunc(pods, func(p kube.Workload) bool { return p.Phase != "Running" })
-	if len(pods) == 0 {
-		return nil, fmt.Errorf("none of %d pods with the label app=vpn-shoot in kube-system is running", found)
+	x.pods = slices.DeleteFunc(pods, func(p kube.Workload) bool { return p.Phase != "Running" })
+	if len(x.pods) == 0 {
+		return fmt.Sprintf("none of %d pods with the label app=vpn-shoot in kube-system is running", found)
 	}
-	return pods, nil
+	return ""
 }
 
-func metricsReady(ctx context.Context, s kube.Server) error {
-	pods, err := s.Workloads(ctx, "k8s-app=metrics-server")
-	if err != nil {
-		return err
+// serving says if no pod of the metrics-server is ready.
+func serving(pods []kube.Workload) string {
+	if slices.ContainsFunc(pods, func(p kube.Workload) bool { return p.Ready }) {
+		return ""
 	}
-	if !slices.ContainsFunc(pods, func(p kube.Workload) bool { return p.Ready }) {
-		return fmt.Errorf("none of %d pods with the label k8s-app=metrics-server in kube-system is ready", len(pods))
-	}
-	return nil
+	return fmt.Sprintf("none of %d pods with the label k8s-app=metrics-server in kube-system is ready", len(pods))
 }

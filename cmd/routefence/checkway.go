@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routefence/routefence/agent"
 	"github.com/routefence/routefence/check"
 	"github.com/routefence/routefence/explain"
+	"github.com/routefence/routefence/routes"
 	"github.com/routefence/routefence/selftest"
 	"github.com/routefence/routefence/selftest/dial"
 	"github.com/routefence/routefence/verdict"
@@ -35,8 +37,10 @@ func (x *examination) way(c fenceConfig, required bool) {
 		fence.Hint = `"routefence run" puts it up and keeps it; "routefence status" says what a running agent lacks`
 	}
 	x.results = append(x.results, fence)
-	for _, a := range t.nodesOf(x.nodes) {
-		x.address(t, a)
+	nodes := slices.DeleteFunc(slices.Clone(x.nodes), t.barred().Contains)
+	tried := selftest.Sample(nodes, mostTried)
+	for _, a := range nodes {
+		x.address(t, a, slices.Contains(tried, a))
 	}
 }
 
@@ -50,12 +54,18 @@ func (x *examination) unseen(r check.Result, err error, required bool) {
 	x.results = append(x.results, r)
 }
 
-// gaps says what is missing of the fence.
+// gaps says what is missing of the fence, in either layer, and what keeps it from guarding anything although it stands.
 func (t *trial) gaps() []string {
 	if !t.stands() {
 		return []string{"there is no fence in this network namespace, neither routes nor rules"}
 	}
-	var out []string
+	out := append(t.report.Problems, agent.Unguarded(t.policy, t.state)...)
+	if len(t.policy.Networks) == 0 {
+		out = append(out, "no node network is fenced")
+	}
+	if missing := t.missingRoutes(); len(missing) > 0 {
+		out = append(out, fmt.Sprintf("the routing layer lacks %d of its parts, such as: %s", len(missing), missing[0]))
+	}
 	for _, v := range verdict.Of(t.policy, t.translations, t.state, t.chains) {
 		for _, e := range slices.Concat(v.Exceptions, v.Unstopped) {
 			if e.State == verdict.Leaking {
@@ -63,21 +73,27 @@ func (t *trial) gaps() []string {
 			}
 		}
 	}
-	if len(t.policy.Networks) == 0 {
-		out = append(out, "no node network is fenced")
-	}
 	return out
 }
 
-// nodesOf returns the addresses of nodes to try: those that are fenced, or should be.
-func (t *trial) nodesOf(nodes []netip.Addr) []netip.Addr {
-	barred := t.barred()
-	nodes = slices.DeleteFunc(slices.Clone(nodes), barred.Contains)
-	return selftest.Sample(nodes, mostTried)
+// missingRoutes returns what the routing layer needs and does not have. What it has besides depends on the flags of the agent, which
+// are not known here: sinks for answers and translations.
+func (t *trial) missingRoutes() []routes.Change {
+	p := t.policy
+	for f, gone := range t.chains.Absent {
+		if gone {
+			p = p.Less(f)
+		}
+	}
+	all := routes.Diff(routes.Desired(p, nil, t.state), t.state)
+	return slices.DeleteFunc(all, func(c routes.Change) bool {
+		return c.Removes() || c.OfRoute() && c.Route.Type != routes.Blackhole
+	})
 }
 
-// address follows a packet to a node through the kernel, and then really tries to get one there past the VPN.
-func (x *examination) address(t *trial, a netip.Addr) {
+// address follows a packet to a node through the kernel, and where tried really sends one by a socket that is bound to each fenced
+// interface.
+func (x *examination) address(t *trial, a netip.Addr, tried bool) {
 	answer := explain.Address(a, t.policy, t.state, t.chains, t.translations)
 	r := check.Result{Group: check.Way, Kind: check.Leak, Name: fmt.Sprintf("%s is not reached past the VPN", a), Outcome: check.Passed}
 	var leaks []string
@@ -90,8 +106,8 @@ func (x *examination) address(t *trial, a netip.Addr) {
 		}
 	}
 	for _, link := range t.fenced {
-		if err := reached(a, link); err != nil {
-			leaks = append(leaks, err.Error())
+		if tried && reached(a, link) {
+			leaks = append(leaks, fmt.Sprintf("a connection bound to %s really reaches %s, port 10250", link, a))
 		}
 	}
 	if len(leaks) > 0 {
@@ -111,11 +127,7 @@ func where(a explain.Answer) string {
 	return strings.ToLower(string(a.State)) + " here"
 }
 
-// reached tries to reach a kubelet by a socket that is bound to a fenced interface, and returns an error if it was.
-func reached(a netip.Addr, link string) error {
-	o := dial.Try(selftest.Attempt{Addr: a, Protocol: selftest.TCP, Interface: link})
-	if o.Step == selftest.Connected {
-		return fmt.Errorf("a connection bound to %s really reaches %s, port 10250", link, a)
-	}
-	return nil
+// reached tries to reach a kubelet by a socket that is bound to a fenced interface.
+func reached(a netip.Addr, link string) bool {
+	return dial.Try(selftest.Attempt{Addr: a, Protocol: selftest.TCP, Interface: link}).Step == selftest.Connected
 }

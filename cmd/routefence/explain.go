@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 
 	"github.com/routefence/routefence/agent"
 	"github.com/routefence/routefence/explain"
@@ -24,7 +25,7 @@ func newExplain() *cobra.Command {
 		Use:   "explain ADDR",
 		Short: "Say where a packet to ADDR would go, and why, from the kernel alone",
 		Long: `Explain reads rules, routes, links and chains from the kernel and follows a packet to ADDR through them. No agent is
-needed. Without any source of node networks, the networks are those that the fence in the kernel is for.
+needed. Node networks are those that the flags name, and those that the fence in the kernel is for.
 
 Exit code 0: it leaves by the tunnel, is blocked, or is no node address. 1: it leaks.`,
 		Args: cobra.ExactArgs(1),
@@ -61,11 +62,8 @@ func runExplain(out io.Writer, f *fenceFlags, addr netip.Addr, output string) er
 	if err != nil {
 		return &exitError{exitFailed, err}
 	}
-	networks := append(state.Adopted(), chains.Adopted()...)
+	networks := slices.Concat(c.given(), state.Adopted(), chains.Adopted())
 	allow := append(c.allow, state.Allowed()...)
-	if given := c.given(); len(given) > 0 {
-		networks, allow = given, c.allow
-	}
 	p := policy.New(networks, allow, c.fenced, c.tunnels)
 	if c.lifelines == agent.KeepLifelines {
 		p = p.Keep(append(state.Lifelines(p), knownLifelines()...))

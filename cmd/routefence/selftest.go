@@ -22,7 +22,7 @@ of the fence's own rules. No agent is needed, nothing is changed, and nothing is
 datagram for each attempt, and where there is a leak what a TCP connection takes to come about and to be reset.
 
 Without ADDR, one address of each network is tried, or two if a part of it fares worse than the rest; of more than %d
-networks, that many. Without any source of node networks, the networks are those that the fence in the kernel is for.
+networks, that many. Node networks are those that the flags name, and those that the fence in the kernel is for.
 
 Exit code 0: the fence held. 1: it did not, there is none, or nothing could be tried.`,
 			selftest.TCP.Port(), selftest.UDP.Port(), selftest.MaxNetworks),

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/routefence/routefence/agent"
 	"github.com/routefence/routefence/firewall"
@@ -52,16 +53,13 @@ func newTrial(c fenceConfig) (*trial, error) {
 	return t, nil
 }
 
-// policyOf returns what is to be fenced: what the flags say, else what the fence in the kernel is for.
+// policyOf returns what is to be fenced: what the flags say, and what the fence in the kernel is for. Its agent may have further sources.
 func (t *trial) policyOf(c fenceConfig) policy.Policy {
-	networks, allow := c.given(), c.allow
 	if !t.stands() {
 		t.report.Problem("there is no fence in this network namespace, neither routes nor rules, so nothing was sent (\"routefence run\" puts it up)")
 	}
-	if len(networks) == 0 {
-		networks = t.standing()
-		allow = append(append(t.state.Allowed(), t.chains.Allowed()...), allow...)
-	}
+	networks := append(c.given(), t.standing()...)
+	allow := slices.Concat(t.state.Allowed(), t.chains.Allowed(), c.allow)
 	p := policy.New(networks, allow, c.fenced, c.tunnels)
 	lifelines := append(t.state.Lifelines(p), knownLifelines()...)
 	if c.lifelines == agent.KeepLifelines {

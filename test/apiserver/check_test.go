@@ -3,10 +3,12 @@ package apiserver
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,7 +58,8 @@ func newExamined(t *testing.T) *examined {
 	e.kubelet = e.serve(nodeAddress+":10250", kubelet)
 	e.metrics = e.serve(metricsAddress+":8443", metricsServer)
 	e.put()
-	e.config = e.kubeconfig()
+	e.ca.issue(t, "nobody", pkix.Name{CommonName: "nobody"})
+	e.config = e.kubeconfig("admin")
 	return e
 }
 
@@ -190,11 +193,11 @@ func (e *examined) podReady(name string, status corev1.ConditionStatus) {
 	must(e.t, err)
 }
 
-// kubeconfig is for use inside the namespace, where no relay is needed.
-func (e *examined) kubeconfig() string {
+// kubeconfig is for use inside the namespace, where no relay is needed, with the certificate of a name.
+func (e *examined) kubeconfig(name string) string {
 	c := api.NewConfig()
 	c.Clusters["shoot"] = &api.Cluster{Server: "https://127.0.0.1:" + serverPort, CertificateAuthority: e.admin.CAFile}
-	c.AuthInfos["admin"] = &api.AuthInfo{ClientCertificate: e.admin.CertFile, ClientKey: e.admin.KeyFile}
+	c.AuthInfos["admin"] = &api.AuthInfo{ClientCertificate: filepath.Join(e.dir, name+".crt"), ClientKey: filepath.Join(e.dir, name+".key")}
 	c.Contexts["shoot"] = &api.Context{Cluster: "shoot", AuthInfo: "admin"}
 	c.CurrentContext = "shoot"
 	path := filepath.Join(e.t.TempDir(), "kubeconfig")
@@ -221,10 +224,17 @@ func (e *examined) fence(up bool) {
 	}
 }
 
+// refence starts an agent in the place of one that was killed.
+func (e *examined) refence() {
+	e.t.Helper()
+	_, _ = e.agent.Wait(5 * time.Second)
+	e.fence(true)
+}
+
 // checked runs the command inside the control plane's namespace.
 func (e *examined) checked(args ...string) (check.Report, int) {
 	e.t.Helper()
-	r := e.space.Exec(append([]string{binary, "check", "--kubeconfig", e.config, "--node-networks", nodeNetworks, "--check-timeout=3s", "-o", "json"}, args...)...)
+	r := e.space.Exec(append([]string{binary, "check", "--kubeconfig", e.config, "--check-timeout=3s", "-o", "json"}, args...)...)
 	var report check.Report
 	if err := json.Unmarshal([]byte(r.Stdout), &report); err != nil {
 		e.t.Fatalf("check: %v\n%s%s", err, r.Stdout, r.Stderr)
@@ -252,9 +262,10 @@ func TestCheck(t *testing.T) {
 	e.vpn("down")
 	expect("VPN down, fence holds", check.VPNBroken)
 	e.fence(false)
-	expect("VPN down, no fence: the bug", check.NotThroughVPN)
+	expect("VPN down, no fence: the bug", check.NotThroughVPN, "--node-networks="+nodeNetworks)
 	e.vpn("up")
-	expect("VPN up, no fence", check.NotThroughVPN)
+	expect("VPN up, no fence", check.NotThroughVPN, "--node-networks="+nodeNetworks)
+	expect("the same, nobody says it is a pod", check.Healthy)
 	e.fence(true)
 	e.settle(check.Healthy)
 
@@ -263,7 +274,17 @@ func TestCheck(t *testing.T) {
 	e.space.Run("iptables-nft -t filter -F ROUTEFENCE")
 	e.space.Run("iptables-nft -t mangle -F ROUTEFENCE")
 	expect("fence leaking", check.NotThroughVPN)
-	e.fence(true)
+	e.refence()
+	e.agent.Kill()
+	e.space.IP("route flush table 9604", "rule del pref 96", "rule del pref 97")
+	expect("routing layer gone", check.NotThroughVPN)
+	e.refence()
+	e.agent.Kill()
+	e.space.IP("link set eth0 down", "link set eth0 name ens5", "link set ens5 up", "route add default via 10.9.0.2")
+	expect("eth0 has another name", check.NotThroughVPN)
+	e.space.IP("link set ens5 down", "link set ens5 name eth0", "link set eth0 up", "route add default via 10.9.0.2")
+	e.refence()
+	expect("mended", check.Healthy)
 
 	e.node.Run("iptables -I INPUT -p tcp --dport 10250 -j REJECT --reject-with tcp-reset")
 	e.nodeReady(corev1.ConditionUnknown)
@@ -280,6 +301,11 @@ func TestCheck(t *testing.T) {
 	e.settle(check.Healthy)
 
 	expect("one of two API servers", check.PartlyBroken, "--apiserver=127.0.0.1:"+serverPort, "--apiserver=127.0.0.1:1")
+	expect("the first of two", check.PartlyBroken, "--apiserver=127.0.0.1:1", "--apiserver=127.0.0.1:"+serverPort)
+	expect("nothing may be read", check.Inconclusive, "--kubeconfig="+e.kubeconfig("nobody"))
+	t.Setenv("SHOOT_NODE_NETWORKS", "10.66.0.0/16")
+	expect("another source names other networks", check.NotThroughVPN)
+	must(t, os.Unsetenv("SHOOT_NODE_NETWORKS"))
 	must(t, e.typed.CoreV1().Pods(metav1.NamespaceSystem).Delete(context.Background(), "vpn-shoot-0", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 	expect("no vpn-shoot", check.NoTunnel)
 	e.stop()
