@@ -263,12 +263,23 @@ func TestConnectionsOfTheOpeningAreSevered(t *testing.T) {
 		}
 		b.severed.ended = nil
 	}
+	forgotten := func(when string, want ...string) {
+		t.Helper()
+		if !slices.Equal(b.severed.forgotten, want) {
+			t.Errorf("%s: conntrack forgot %v, want %v", when, b.severed.forgotten, want)
+		}
+		b.severed.forgotten = nil
+	}
 	severed("at the start", connection{"10.250.0.7", 0}, connection{"10.250.0.7", 2}, connection{"10.250.0.7", 3})
+	forgotten("at the start", "10.250.0.7")
 	b.Pass()
 	severed("without an opening")
+	forgotten("without an opening")
 	b.f.snapshot = firewall.Snapshot{}
 	b.Pass()
 	severed("after the firewall was gone, by sockets bound to eth0", connection{"10.250.0.7", 2})
+	// What is forwarded is bound to nothing, and the routes held it.
+	forgotten("after the firewall was gone")
 }
 
 // TestNotReadyWhileALayerIsMissing: between the look that finds a layer gone and the write that puts it back, the state says so.

@@ -129,8 +129,14 @@ func (f *fakeSource) Run(ctx context.Context, changed func()) {
 }
 
 // fakeConnections has connections to a node and to something else, of sockets that are bound to no link, to eth0 and to another
-// link, and notes which it was asked to end.
-type fakeConnections struct{ ended []connection }
+// link, and notes which it was asked to end and to forget.
+type fakeConnections struct {
+	ended     []connection
+	forgotten []string
+}
+
+// connected are the peers of its connections.
+var connected = []string{"10.250.0.7", "10.9.9.9"}
 
 type connection struct {
 	peer string
@@ -139,7 +145,7 @@ type connection struct {
 
 func (f *fakeConnections) Sever(meant func(peer netip.Addr, link int) bool) (int, error) {
 	before := len(f.ended)
-	for _, peer := range []string{"10.250.0.7", "10.9.9.9"} {
+	for _, peer := range connected {
 		for _, link := range []int{0, 2, 3} {
 			if meant(netip.MustParseAddr(peer), link) {
 				f.ended = append(f.ended, connection{peer, link})
@@ -149,4 +155,12 @@ func (f *fakeConnections) Sever(meant func(peer netip.Addr, link int) bool) (int
 	return len(f.ended) - before, nil
 }
 
-func (f *fakeConnections) Forget(func(peer netip.Addr) bool) (int, error) { return 0, nil }
+func (f *fakeConnections) Forget(meant func(peer netip.Addr) bool) (int, error) {
+	before := len(f.forgotten)
+	for _, peer := range connected {
+		if meant(netip.MustParseAddr(peer)) {
+			f.forgotten = append(f.forgotten, peer)
+		}
+	}
+	return len(f.forgotten) - before, nil
+}
