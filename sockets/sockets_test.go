@@ -16,6 +16,7 @@ func TestSever(t *testing.T) {
 	netns.Run(t, "ip addr add 10.250.0.7/32 dev lo")
 	netns.Run(t, "ip addr add 10.9.9.9/32 dev lo")
 	netns.Run(t, "ip addr add fd00:250::7/128 dev lo nodad")
+	netns.AwaitLocal(t, func(line string) string { return netns.Run(t, line) }, "lo", "fd00:250::7")
 	k, err := New()
 	if err != nil {
 		t.Fatal(err)

@@ -2,9 +2,7 @@ package rtnl
 
 import (
 	"net/netip"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/routefence/routefence/policy"
 	"github.com/routefence/routefence/routes"
@@ -28,12 +26,7 @@ func pod(t *testing.T) *Kernel {
 	} {
 		netns.Run(t, line)
 	}
-	// The kernel makes the local route of an IPv6 address in its own time.
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(netns.Run(t, "ip -6 route show table local"), "local fd00:10:1::85"); {
-		if time.Now().After(deadline) {
-			t.Fatal("the pod's IPv6 address has no local route")
-		}
-	}
+	netns.AwaitLocal(t, func(line string) string { return netns.Run(t, line) }, "eth0", "fd00:10:1::85")
 	k, err := New()
 	if err != nil {
 		t.Fatal(err)

@@ -5,8 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,6 +36,27 @@ func Run(t testing.TB, line string) string {
 		t.Fatalf("%s: %v\n%s", line, err, out)
 	}
 	return out
+}
+
+// fataler is a testing.TB or what stands in for it outside of tests.
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// AwaitLocal waits for the local routes of a link's IPv6 addresses, which the kernel makes in its own time: before, nobody can connect to
+// such an address, and two looks at the routes differ. Addresses may be cut short; run runs a command line in the link's namespace.
+func AwaitLocal(t fataler, run func(line string) string, link string, addresses ...string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		table := run("ip -6 route show table local dev " + link)
+		if !slices.ContainsFunc(addresses, func(a string) bool { return !strings.Contains(table, "local "+a) }) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not all of %v on %s have local routes:\n%s", addresses, link, table)
+		}
+	}
 }
 
 // Try is Run for commands that may fail.

@@ -3,8 +3,8 @@ package rig
 import (
 	"fmt"
 	"net/netip"
-	"strings"
-	"time"
+
+	"github.com/routefence/routefence/test/netns"
 )
 
 // The addresses of the standard rig. The pod's are those of a Calico workload; the node's are owned both by the seed
@@ -120,26 +120,12 @@ func (r *Rig) LinkPod() {
 		"route add default via 169.254.1.1 dev eth0",
 		"route add default via fe80::1 dev eth0",
 	)
-	r.awaitLocalRoutes()
+	netns.AwaitLocal(r.t, r.Pod.Run, "eth0", Pod6.String(), "fe80:")
 	if again := r.Net.CountEntry("cali0", r.networks); r.seed == nil {
 		r.seed = again // else the old one goes on, with its zero
 	}
 	if r.Client != nil {
 		r.routeClient()
-	}
-}
-
-// awaitLocalRoutes waits for what the kernel adds for the pod's IPv6 addresses in its own time. Else it comes between two snapshots.
-func (r *Rig) awaitLocalRoutes() {
-	r.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		table := r.Pod.Run("ip -6 route show table local dev eth0")
-		if strings.Contains(table, "local "+Pod6.String()) && strings.Contains(table, "local fe80:") {
-			return
-		}
-		if time.Now().After(deadline) {
-			r.t.Fatalf("the pod's IPv6 addresses have no local routes:\n%s", table)
-		}
 	}
 }
 
