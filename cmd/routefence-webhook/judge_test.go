@@ -126,9 +126,10 @@ func TestReadCluster(t *testing.T) {
 	if text := strings.Join(f.warnings, "\n"); !strings.Contains(text, "spec.networking.nodes") {
 		t.Errorf("nodes that overlap with the seed's: warnings %q", text)
 	}
-	for _, bad := range []string{"", "[]", "{}", `{"spec":{"shoot":null}}`, `{"spec":{"shoot":[]}}`, `{"spec":{"seed":7}}`} {
-		if f, err := readCluster([]byte(bad)); err == nil {
-			t.Errorf("%q: %+v", bad, f)
+	for bad, want := range map[string]string{"": "unexpected end", "[]": "cannot unmarshal", "{}": "spec.shoot is no object",
+		`{"spec":{"shoot":null}}`: "spec.shoot is no object", `{"spec":{"shoot":[]}}`: "spec.shoot is no object", `{"spec":{"seed":7}}`: "cannot unmarshal"} {
+		if f, err := readCluster([]byte(bad)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "%!") {
+			t.Errorf("%q: %+v, %v, want %s", bad, f, err, want)
 		}
 	}
 }
