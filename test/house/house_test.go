@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -140,6 +141,29 @@ func TestEveryPackageHasItsRules(t *testing.T) {
 			if strings.Contains(name, vague) {
 				t.Errorf("%s: a package named %s says nothing about its duty", name, vague)
 			}
+		}
+	}
+}
+
+// TestREADMENamesEveryPackage: the table of folders is where people look first.
+func TestREADMENamesEveryPackage(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(readme), "## Where things are")
+	if !found {
+		t.Fatal("README.md has no table of folders")
+	}
+	for name := range list(t) {
+		// Of these two the folder is enough.
+		for _, folder := range []string{"image", "test"} {
+			if strings.HasPrefix(name, folder+"/") {
+				name = folder
+			}
+		}
+		if !strings.Contains(table, "`"+name+"`") {
+			t.Errorf("README.md: the table of folders lacks %s", name)
 		}
 	}
 }
