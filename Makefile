@@ -72,10 +72,11 @@ apiserver: ## test --shoot against a real kube-apiserver (root; builds that once
 
 e2e: ## replay the defect and its cure on a real Kubernetes with a real VPN (root; builds kube-apiserver and kubelet once)
 	@test/deps.sh e2e
+	@test/deps.sh image-test
 	@test/apiserver/server/build.sh
 	@test/apiserver/server/build.sh kubelet
 	@mkdir -p bin
-	cd test/e2e && go test -race -count=1 -parallel 4 -timeout 20m -table '$(CURDIR)/bin/e2e.md'
+	cd test/e2e && go test -race -count=1 -parallel 5 -timeout 20m -table '$(CURDIR)/bin/e2e.md'
 
 unit: ## run the tests that need neither root nor installed programs
 	go test $$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep -v '$(NEEDS_ROOT)' | cut -d' ' -f1)

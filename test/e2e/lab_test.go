@@ -35,8 +35,9 @@ type lab struct {
 
 var labs atomic.Int32
 
-// newCluster builds a control plane and a machine. The images are those of pods, besides the one there always is.
-func newCluster(t *testing.T, v variant, images ...string) *lab {
+// newCluster builds a control plane and a machine. The images, files by the name that they get, are those of pods, besides the one there
+// always is.
+func newCluster(t *testing.T, v variant, images map[string]string) *lab {
 	t.Helper()
 	l := &lab{t: t, variant: v, cgroup: fmt.Sprintf("rf%d-e2e-%d", os.Getpid(), labs.Add(1))}
 	makeCgroup(t, l.cgroup)
@@ -44,8 +45,8 @@ func newCluster(t *testing.T, v variant, images ...string) *lab {
 	l.world = newWorld(rig.NewLab(t))
 	keeper.keeps(l.world.Dir)
 	l.certificates()
-	for _, path := range images {
-		write(t, l.machineFile("images/"+filepath.Base(path)), string(read(t, path)))
+	for name, path := range images {
+		write(t, l.machineFile("images/"+name+".oci.tar"), string(read(t, path)))
 	}
 	l.startMachine()
 	l.startControlPlane()
@@ -67,7 +68,7 @@ func newCluster(t *testing.T, v variant, images ...string) *lab {
 func newLab(t *testing.T, v variant) *lab {
 	t.Helper()
 	begin := time.Now()
-	l := newCluster(t, v)
+	l := newCluster(t, v, nil)
 	t.Logf("%.1fs: kube-apiserver is ready and has a node", time.Since(begin).Seconds())
 	l.writeShootVPN()
 	l.preparePods()

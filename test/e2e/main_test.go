@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// programs are the paths of what is built before the tests, and of the folder for logs of those that fail.
-var programs struct{ routefence, webhook, standin, apiserver, kubelet, logs string }
+// programs are the paths of what is built before the tests, of the folder for it, and of that for logs of tests that fail.
+var programs struct{ routefence, webhook, standin, apiserver, kubelet, dir, logs string }
 
 // running are the log keepers of the labs that stand now.
 var running sync.Map
@@ -31,6 +31,7 @@ func prepareAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	programs.dir = dir
 	programs.logs = filepath.Join(os.TempDir(), fmt.Sprintf("routefence-e2e-logs-%d", os.Getpid()))
 	programs.routefence, programs.webhook, programs.standin = filepath.Join(dir, "routefence"), filepath.Join(dir, "webhook"), filepath.Join(dir, "standin")
 	for _, build := range [][]string{

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -113,11 +114,15 @@ func start(done chan<- error, logFile string, args ...string) error {
 	return nil
 }
 
-// importImage waits for containerd, too.
+// importImage waits for containerd, too. OCI archives have a tag and no name, which comes from here.
 func importImage(path string) (err error) {
+	args := []string{"--namespace", "k8s.io", "images", "import", path}
+	if name, oci := strings.CutSuffix(filepath.Base(path), ".oci.tar"); oci {
+		args = append(args[:4:4], "--base-name", "e2e.test/"+name, path)
+	}
 	var out []byte
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		out, err = exec.Command("ctr", "--namespace", "k8s.io", "images", "import", path).CombinedOutput()
+		out, err = exec.Command("ctr", args...).CombinedOutput()
 		if err == nil {
 			log.Printf("imported: %s", out)
 			return nil
