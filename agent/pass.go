@@ -205,7 +205,7 @@ func withNames(p policy.Policy, s routes.State) policy.Patterns {
 	out := p.Fenced
 	for _, l := range s.Fenced(p) {
 		if p.Role(l.Name) != policy.Fenced {
-			out = append(out[:len(out):len(out)], l.Name)
+			out = append(out[:len(out):len(out)], policy.Exact(l.Name))
 		}
 	}
 	return out
@@ -227,6 +227,9 @@ func Unguarded(p policy.Policy, s routes.State) []string {
 	var out []string
 	if len(s.Fenced(p)) == 0 {
 		out = append(out, fmt.Sprintf("no interface matches --fence-interfaces=%s", strings.Join(p.Fenced, ",")))
+	}
+	for _, l := range s.Posing(p) {
+		out = append(out, fmt.Sprintf("%s counts as a tunnel by its name, and sends by a fenced interface what it is given", l.Name))
 	}
 	for _, name := range s.DefaultLinks() {
 		if p.Role(name) == policy.Other {

@@ -76,7 +76,7 @@ func Desired(p policy.Policy, o Options) Ruleset {
 		}
 		d := newDesign(p, o, f)
 		if d.set != "" {
-			out.Sets[d.set] = setMembers(d.networks)
+			out.Sets[d.set] = d.networks
 		}
 		out.Fences = append(out.Fences,
 			d.fence("filter", ChainName, []string{"OUTPUT", "FORWARD"}, d.filter()),
@@ -253,14 +253,4 @@ func network(p netip.Prefix) Network {
 		return Network{}
 	}
 	return Network{Prefix: p}
-}
-
-// setMembers returns what a hash:net set must hold, sorted as the networks are. It cannot hold /0, which two adjacent networks can
-// amount to; that is then the only one of its family.
-func setMembers(networks []netip.Prefix) []netip.Prefix {
-	if len(networks) != 1 || networks[0].Bits() > 0 {
-		return networks
-	}
-	lower := netip.PrefixFrom(networks[0].Addr(), 1)
-	return append([]netip.Prefix{lower}, ranges.Of(networks...).Minus(ranges.Of(lower)).Prefixes()...)
 }

@@ -27,6 +27,11 @@ func ParsePatterns(patterns []string) (Patterns, error) {
 	return out, nil
 }
 
+// Exact returns the pattern that matches one name alone. The kernel lets a link be called "d*".
+func Exact(name string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
+}
+
 func checkPattern(pattern string) error {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return fmt.Errorf("malformed: each [ needs its ], with something between them")

@@ -24,6 +24,11 @@ var namespace = routes.State{Links: []routes.Link{
 	{Index: 11, Name: "tun1", Outer: netip.MustParseAddr("10.1.178.85"), Peer: netip.MustParseAddr("10.250.3.5")},
 	{Index: 13, Name: "tun2", Peer: netip.MustParseAddr("10.250.3.7")}, // over who knows what
 	{Index: 14, Name: "tun3", Lower: 3, Outer: netip.MustParseAddr("10.1.178.85"), Peer: netip.MustParseAddr("10.250.3.8")},
+	{Index: 15, Name: "port", Master: 7, Twin: 16},
+	{Index: 16, Name: "behind", Twin: 15},
+	{Index: 17, Name: "aside", Twin: 18}, {Index: 18, Name: "asides", Twin: 17},
+	{Index: 19, Name: "tun4", Lower: 2, Plain: true}, // a macvlan under a tunnel's name
+	{Index: 20, Name: "bond0.5", Lower: 3, Plain: true},
 	{Index: 12, Name: "vx0", Peer: netip.MustParseAddr("10.250.3.6")},
 }}
 
@@ -35,7 +40,7 @@ func TestStackedOnFenced(t *testing.T) {
 	for _, l := range namespace.Fenced(stacking) {
 		got = append(got, l.Name)
 	}
-	if want := []string{"mac0.7", "eth0", "br0", "mac0"}; !slices.Equal(got, want) {
+	if want := []string{"mac0.7", "eth0", "br0", "mac0", "behind"}; !slices.Equal(got, want) {
 		t.Errorf("fenced %v, want %v", got, want)
 	}
 }
@@ -49,5 +54,12 @@ func TestPeersAreLifelines(t *testing.T) {
 	}
 	if got := namespace.Lifelines(stacking); !slices.Equal(got, want) {
 		t.Errorf("lifelines %v, want %v", got, want)
+	}
+}
+
+// TestPosing: a macvlan of eth0 is no tunnel whatever its name, a vlan in the VPN's bond is the VPN's.
+func TestPosing(t *testing.T) {
+	if got := namespace.Posing(stacking); len(got) != 1 || got[0].Name != "tun4" {
+		t.Errorf("posing: %+v, want tun4", got)
 	}
 }

@@ -69,6 +69,10 @@ type Link struct {
 	// Lower is the index of the link that this one sends by (a macvlan, a vlan, a tunnel), Master that of the bridge or bond that it is
 	// a port of, or 0.
 	Lower, Master int
+	// Twin is the index of the other end of a veth pair, if that is in this namespace too: what is sent here comes in there.
+	Twin int
+	// Plain links send packets as they are given: macvlan, ipvlan, vlan, bridge, bond. A tunnel wraps them up.
+	Plain bool
 	// Outer and Peer are the outer addresses of a tunnel, its own and that of its other end, where the kernel knows them.
 	Outer, Peer netip.Addr
 }
@@ -189,10 +193,28 @@ func (s State) isFenced(p policy.Policy, l Link, known map[int]bool) bool {
 	switch role := p.Role(l.Name); {
 	case role != policy.Other || l.Name == "lo":
 		return role == policy.Fenced
-	case l.Group == Group || known[l.Lower]:
+	case l.Group == Group:
 		return true
 	}
-	return slices.ContainsFunc(s.Links, func(port Link) bool { return port.Master == l.Index && known[port.Index] })
+	return s.over(l, known)
+}
+
+// over reports whether a link sends by one of those known: it is stacked on it, or has it as a port, or its packets come in at a port of it.
+func (s State) over(l Link, known map[int]bool) bool {
+	return known[l.Lower] || slices.ContainsFunc(s.Links, func(other Link) bool {
+		return other.Master == l.Index && known[other.Index] || other.Index == l.Twin && known[other.Master]
+	})
+}
+
+// Posing returns the links that count as tunnels by their names, and send by a fenced interface what they are given, as it is.
+func (s State) Posing(p policy.Policy) []Link {
+	fenced := map[int]bool{}
+	for _, l := range s.Fenced(p) {
+		fenced[l.Index] = true
+	}
+	return slices.DeleteFunc(slices.Clone(s.Links), func(l Link) bool {
+		return p.Role(l.Name) != policy.Tunnel || !l.Plain || !s.over(l, fenced)
+	})
 }
 
 // Adopted returns the networks that the fence in the kernel holds: what an earlier process of ours left standing.

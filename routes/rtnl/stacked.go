@@ -19,6 +19,17 @@ func lowerOf(l netlink.Link) int {
 	return a.ParentIndex
 }
 
+// twinOf returns the index of the other end of a veth pair that is in this namespace too, or 0.
+func twinOf(l netlink.Link) int {
+	if a := l.Attrs(); a.NetNsID < 0 && (l.Type() == "veth" || l.Type() == "netkit") {
+		return a.ParentIndex
+	}
+	return 0
+}
+
+// plain are the kinds of links that send packets as they are given.
+var plain = map[string]bool{"macvlan": true, "macvtap": true, "ipvlan": true, "ipvtap": true, "vlan": true, "bridge": true, "bond": true, "team": true}
+
 // endsOf returns the outer addresses of a tunnel, its own and that of its other end. The kernel does not know those of a tun device: a
 // process has them.
 func endsOf(l netlink.Link) (own, peer netip.Addr) {

@@ -36,6 +36,12 @@ func TestStackedLinks(t *testing.T) {
 	if links["far1"].Master != links["br0"].Index || links["br0"].Index == 0 || links["far0"].Master != 0 {
 		t.Errorf("a port of br0: %+v, %+v", links["far1"], links["br0"])
 	}
+	if links["far1"].Twin == 0 || links["far1"].Twin != links["tun0"].Index || links["br0"].Twin != 0 {
+		t.Errorf("ends of a pair: %+v, %+v", links["far1"], links["tun0"])
+	}
+	if !links["mac0"].Plain || !links["br0"].Plain || links["vx0"].Plain || links["eth0"].Plain {
+		t.Errorf("plain: %+v, %+v, %+v, %+v", links["mac0"], links["br0"], links["vx0"], links["eth0"])
+	}
 	if got := links["vx0"]; got.Peer.String() != "10.250.3.4" || got.Outer.String() != "10.1.178.85" {
 		t.Errorf("ends of vx0: %s and %s", got.Outer, got.Peer)
 	}
