@@ -47,7 +47,7 @@ var all = []job{
 	// Those that wait for the agent no longer than it takes there.
 	{guest: "qemu", pkg: "test/fence", tests: []string{"TestReach", "TestVPNRoutesOfAnyLength", "TestAllowedPartStaysReachable",
 		"TestSignalsLeaveTheFence", "TestInitLeavesTheFence", "TestCleanupOpensAgain", "TestCleanupKeepsForeignRules", "TestForeignPaths",
-		"TestDegraded", "TestOneFamilyBroken"}},
+		"TestDegraded", "TestOneFamilyBroken", "TestHostNetworkOfAPod", "TestHostNetworkOfThisMachine"}},
 }
 
 // testTimeout bounds the tests of one package. What hangs says where before the guest's own limit.
