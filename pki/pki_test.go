@@ -255,3 +255,38 @@ func TestSigner(t *testing.T) {
 		t.Error("not sorted")
 	}
 }
+
+// The Secret may hold anything. What is taken out of it can sign, and comes back the same.
+func FuzzDecode(f *testing.F) {
+	a, err := NewAuthority(start, plan.AuthorityLifetime)
+	if err != nil {
+		f.Fatal(err)
+	}
+	certs, keys, err := Encode([]Authority{a})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(certs, keys)
+	f.Add(append(certs, certs...), append(keys, keys...))
+	f.Add(keys, certs)
+	f.Add(certs[:40], []byte(nil))
+	f.Fuzz(func(t *testing.T, certs, keys []byte) {
+		authorities, err := Decode(certs, keys)
+		if err != nil {
+			return
+		}
+		for _, a := range authorities {
+			if _, err := a.Issue(plan.Names, start, plan.ServingLifetime); err != nil {
+				t.Errorf("cannot sign: %v", err)
+			}
+		}
+		one, two, err := Encode(authorities)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Decode(one, two)
+		if err != nil || len(again) != len(authorities) {
+			t.Errorf("%d authorities, written and read %d: %v", len(authorities), len(again), err)
+		}
+	})
+}

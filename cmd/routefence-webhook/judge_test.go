@@ -133,3 +133,22 @@ func TestReadCluster(t *testing.T) {
 		}
 	}
 }
+
+// A Cluster may hold anything.
+func FuzzReadCluster(f *testing.F) {
+	for _, seed := range []string{`{"spec":{"shoot":{"kind":"Shoot","spec":{"networking":{"nodes":"10.250.0.0/16"}}},"seed":{"spec":{"networks":{"pods":"10.1.0.0/16"}}}}}`,
+		`{"spec":{"shoot":{"spec":{"networking":7},"status":{"networking":{"nodes":["x",{}]}}}}}`, `{"spec":{"shoot":{},"seed":null}}`, "null"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		read, err := readCluster(data)
+		if err != nil {
+			return
+		}
+		for _, n := range read.networks {
+			if n != n.Masked() || n.Bits() == 0 {
+				t.Errorf("network %s", n)
+			}
+		}
+	})
+}

@@ -254,3 +254,24 @@ func TestPodsComponent(t *testing.T) {
 		t.Errorf("an ephemeral container: %v", err)
 	}
 }
+
+// While the API server is away the replicas stay what they are, and keep the bundle again once it is back.
+func TestAPIServerGoesAndComes(t *testing.T) {
+	i := installWebhook(t).start()
+	good := i.bundle()
+	shared.stop()
+	time.Sleep(2 * time.Second)
+	for _, address := range []string{"10.9.0.11", "10.9.0.12"} {
+		if text, code := i.get(address, "/readyz"); code != http.StatusOK {
+			t.Errorf("%s is not ready because the API server is away: %s", address, text)
+		}
+	}
+	shared.start()
+	patch := []byte(`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)
+	if _, err := shared.typed.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(context.Background(), webhookName, types.JSONPatchType, patch,
+		metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	took := eventually(t, 20*time.Second, func() (string, bool) { return i.bundle(), i.bundle() == good })
+	t.Logf("kept again %s after it is back", took.Round(time.Millisecond))
+}
