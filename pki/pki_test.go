@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"crypto"
 	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
@@ -54,13 +55,17 @@ func TestEncodedAuthoritiesComeBack(t *testing.T) {
 		t.Errorf("nothing: %v, %v", other, err)
 	}
 	leaf := issue(t, want[0], start)
+	leafCert, leafKey, err := Encode([]Authority{{leaf.Leaf, leaf.PrivateKey.(crypto.Signer)}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string][2][]byte{
 		"text":           {[]byte("text"), nil},
 		"no key":         {certs, nil},
 		"a key too few":  {certs, keys[:len(keys)/2]},
 		"keys swapped":   {append(Bundle(want[1:]), Bundle(want[:1])...), keys},
 		"cut short":      {certs[:len(certs)-40], keys},
-		"no authority":   {Bundle([]Authority{{Cert: leaf.Leaf}}), keys},
+		"no authority":   {leafCert, leafKey},
 		"keys and certs": {keys, certs},
 	} {
 		if got, err := Decode(c[0], c[1]); err == nil {
