@@ -89,8 +89,8 @@ func (a *Agent) sever(o opening) {
 	var peers []string
 	ended, err := a.kernel.Connections.Sever(func(peer netip.Addr, link int) bool {
 		held := o.holds(peer, link)
-		if name := peer.String(); held && !slices.Contains(peers, name) {
-			peers = append(peers, name)
+		if held && !slices.Contains(peers, peer.String()) {
+			peers = append(peers, peer.String())
 		}
 		return held
 	})

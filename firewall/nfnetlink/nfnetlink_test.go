@@ -196,6 +196,13 @@ func TestRunWakes(t *testing.T) {
 	netns.Run(t, "ipset add ROUTEFENCE4 10.0.0.0/8")
 	await("a member")
 	drain()
+	swap := filepath.Join(t.TempDir(), "swap")
+	if err := os.WriteFile(swap, []byte("add ROUTEFENCE4 11.0.0.0/8\ndel ROUTEFENCE4 10.0.0.0/8\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	netns.Run(t, "ipset restore -f "+swap)
+	await("another member in the place of one")
+	drain()
 	netns.Run(t, "ipset flush ROUTEFENCE4")
 	await("the flush of a set")
 	cancel()

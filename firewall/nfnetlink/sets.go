@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"slices"
 	"syscall"
@@ -75,26 +76,23 @@ func listing(name string) *nl.NetlinkRequest {
 	return r
 }
 
-// headersOnly asks for a set without its members (IPSET_FLAG_LIST_HEADER).
-const headersOnly = 1 << 2
-
-// sizes returns how many members our sets have, IPv4 and IPv6: 0 for one that is not there or cannot be listed.
-func sizes(s *nl.NetlinkSocket) (out [2]uint32) {
-	for i, f := range policy.Families {
+// digest returns a sum over what is in our sets. It is the same as long as nobody changes them. The error is that of the first set
+// that cannot be listed for another reason than that it is not there.
+func digest(s *nl.NetlinkSocket) (uint64, error) {
+	sum := fnv.New64a()
+	for _, f := range policy.Families {
 		r := listing(firewall.SetNames[f])
-		r.AddData(nl.NewRtAttr(nl.IPSET_ATTR_FLAGS|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, headersOnly)))
 		r.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: {Socket: s, Seq: r.Seq}}
 		messages, err := r.Execute(unix.NETLINK_NETFILTER, 0)
-		if err != nil {
-			continue
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return 0, err
 		}
 		for _, m := range messages {
-			if n := nested(attributes(m)[nl.IPSET_ATTR_DATA])[nl.IPSET_ATTR_ELEMENTS]; len(n) == 4 {
-				out[i] = binary.BigEndian.Uint32(n)
-			}
+			sum.Write(attributes(m)[nl.IPSET_ATTR_ADT])
 		}
+		sum.Write([]byte{byte(f)})
 	}
-	return out
+	return sum.Sum64(), nil
 }
 
 // appendMembers adds the members that a list of entries holds. There may be ten thousand: nothing is allocated for one.

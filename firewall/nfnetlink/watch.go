@@ -57,20 +57,27 @@ func watchOnce(ctx context.Context, wake func()) error {
 	}
 }
 
-// setPoll is how often the sizes of our sets are looked at. The kernel makes no event of a change to a set, and behind a set that
-// somebody emptied the rules stand and match nothing.
-const setPoll = time.Second
+// setPoll is how often our sets are looked at. The kernel makes no event of a change to a set, and behind a set that somebody emptied
+// the rules stand and match nothing. Ten thousand members take 2 ms. A kernel without IP sets looks for a module each time it is asked.
+const (
+	setPoll     = time.Second
+	setPollRare = 30 * time.Second
+)
 
 func watchSets(ctx context.Context, s *nl.NetlinkSocket, wake func()) {
-	tick := time.NewTicker(setPoll)
-	defer tick.Stop()
-	for last := sizes(s); ; {
+	last, err := digest(s)
+	for {
+		pause := setPoll
+		if unsupported(err) {
+			pause = setPollRare
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(pause):
 		}
-		if now := sizes(s); now != last {
+		var now uint64
+		if now, err = digest(s); now != last {
 			last = now
 			wake()
 		}

@@ -43,6 +43,8 @@ func (k *Kernel) batch(changes []routes.Change) []error {
 	for len(waiting) > 0 {
 		n, err := k.receive(buf)
 		if err != nil {
+			// Such as ENOBUFS, where memory for answers is short. Most likely the changes are made; the next list tells.
+			k.drain(buf)
 			for _, i := range waiting {
 				errs[i] = fmt.Errorf("no answer from rtnetlink: %w", err)
 			}
@@ -79,6 +81,15 @@ func (k *Kernel) receive(buf []byte) (int, error) {
 		}
 		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) {
 			return 0, err
+		}
+	}
+}
+
+// drain takes away the answers that are left. Those to what was asked have all been written by now.
+func (k *Kernel) drain(buf []byte) {
+	for range batchSize {
+		if _, _, err := unix.Recvfrom(k.dumps.GetFd(), buf, unix.MSG_DONTWAIT); errors.Is(err, unix.EAGAIN) {
+			return
 		}
 	}
 }

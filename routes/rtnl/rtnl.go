@@ -36,6 +36,8 @@ func New() (*Kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open rtnetlink socket: %w", err)
 	}
+	// Room for the answers to a batch, whatever net.core.rmem_default is. It is no error where that is refused.
+	_ = unix.SetsockoptInt(s.GetFd(), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 1<<18)
 	return &Kernel{handle: h, dumps: s}, nil
 }
 
