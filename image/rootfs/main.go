@@ -5,6 +5,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -60,22 +61,24 @@ func (in inputs) assemble() error {
 			return err
 		}
 	}
+	if err := in.document(root, built); err != nil {
+		return err
+	}
+	return root.finish(in.time)
+}
+
+// document adds licences and the bill of materials.
+func (in inputs) document(root *tree, built []binary) error {
 	modules, err := licensed(built)
 	if err != nil {
-		return err
-	}
-	if err := root.write(filepath.Join(docs, "routefence/THIRD-PARTY"), thirdParty(modules)); err != nil {
-		return err
-	}
-	if err := root.put(filepath.Join(docs, "routefence/LICENSE"), "LICENSE", 0o644); err != nil {
 		return err
 	}
 	bill, err := sbom{version: in.version, debs: root.used(), binaries: built, modules: modules, time: in.time}.json()
 	if err != nil {
 		return err
 	}
-	if err := root.write(filepath.Join(docs, "routefence/sbom.spdx.json"), bill); err != nil {
-		return err
-	}
-	return root.finish(in.time)
+	return errors.Join(
+		root.put(filepath.Join(docs, "routefence/LICENSE"), "LICENSE", 0o644),
+		root.write(filepath.Join(docs, "routefence/THIRD-PARTY"), thirdParty(modules)),
+		root.write(filepath.Join(docs, "routefence/sbom.spdx.json"), bill))
 }

@@ -15,7 +15,8 @@ import (
 // needed are the extensions without which the fence, or the reading of what the VPN and others write, is not complete. Each backend can
 // do without some that the other needs.
 var needed = map[string][]string{
-	"":       {"libipt_REJECT", "libip6t_REJECT", "libxt_comment", "libxt_conntrack", "libxt_set", "libxt_connmark", "libxt_CONNMARK", "libxt_tcp", "libip6t_icmp6", "libipt_NETMAP", "libxt_owner", "libxt_NAT", "libxt_MARK"},
+	"": {"libipt_REJECT", "libip6t_REJECT", "libxt_comment", "libxt_conntrack", "libxt_set", "libxt_connmark",
+		"libxt_CONNMARK", "libxt_tcp", "libip6t_icmp6", "libipt_NETMAP", "libxt_owner", "libxt_NAT", "libxt_MARK"},
 	"nft":    {"libxt_standard"},
 	"legacy": {"libxt_udp", "libxt_mark"},
 }

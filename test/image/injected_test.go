@@ -33,19 +33,14 @@ type podSpec struct {
 			ReadOnly        bool
 		}
 	}
-	Volumes []struct {
-		Name     string
-		EmptyDir *struct{}
-	}
 }
 
 // facts are what Kubernetes tells a pod of itself.
 var facts = map[string]string{"status.hostIP": "192.0.2.1", "status.podIP": rig.Pod4.String(), "metadata.name": "kube-apiserver-0",
 	"metadata.namespace": "shoot--dev--one", "metadata.uid": "0b1b7c2e-0000-4000-8000-000000000000"}
 
-// injected is the container that is injected into a kube-apiserver, with an empty directory for each emptyDir, and what the ConfigMap
-// would hold if that is the source.
-func (p pod) injected(o inject.Options, configMap string) container {
+// injectedSpec is what is injected into a kube-apiserver pod.
+func (p pod) injectedSpec(o inject.Options) podSpec {
 	p.t.Helper()
 	o.Image = "routefence:test"
 	r, err := inject.Mutate(gardener.Get("kube-apiserver-ha").Tree(), o)
@@ -62,8 +57,13 @@ func (p pod) injected(o inject.Options, configMap string) container {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	spec := object.Spec.Template.Spec
-	first := spec.InitContainers[0]
+	return object.Spec.Template.Spec
+}
+
+// injected is its first container, with an empty directory for each emptyDir, and what the ConfigMap would hold if that is the source.
+func (p pod) injected(o inject.Options, configMap string) container {
+	p.t.Helper()
+	first := p.injectedSpec(o).InitContainers[0]
 	security := first.SecurityContext
 	if first.Name != "routefence" || !security.ReadOnlyRootFilesystem || security.Privileged || security.RunAsUser != 0 ||
 		security.AllowPrivilegeEscalation == nil || *security.AllowPrivilegeEscalation || !slices.Equal(security.Capabilities.Drop, []string{"ALL"}) {

@@ -68,13 +68,7 @@ func TestAsKubernetesRunsIt(t *testing.T) {
 			if got := c.written(t); !slices.Equal(got, test.written) {
 				t.Errorf("files in emptyDirs: %v, want %v", got, test.written)
 			}
-			c.args = []string{"cleanup"}
-			if out := p.exec(c); out.Exit != 0 {
-				t.Errorf("cleanup: %v\n%s", out.Err, out.Stderr)
-			}
-			if a := p.Probe(rig.Probe{Protocol: rig.UDP, To: rig.Node4, Timeout: patience}); a.From != rig.AnswerNet {
-				t.Errorf("after cleanup a node answers with %v", a)
-			}
+			p.opens(c)
 		})
 	}
 }
@@ -90,6 +84,18 @@ func (p pod) holds() {
 	}
 	if n := p.SeedCount().Total(); n != 0 {
 		p.t.Errorf("%d packets got out", n)
+	}
+}
+
+// opens sees that cleanup works in the container, too.
+func (p pod) opens(c container) {
+	p.t.Helper()
+	c.args = []string{"cleanup"}
+	if out := p.exec(c); out.Exit != 0 {
+		p.t.Errorf("cleanup: %v\n%s", out.Err, out.Stderr)
+	}
+	if a := p.Probe(rig.Probe{Protocol: rig.UDP, To: rig.Node4, Timeout: patience}); a.From != rig.AnswerNet {
+		p.t.Errorf("after cleanup a node answers with %v", a)
 	}
 }
 
