@@ -30,7 +30,7 @@ var reports = []mutation{
 	{"FR-17: the default route is a route like others", "routes/fence.go",
 		"SuppressPrefix: 0 + 1, ", "", "test/field", "TestFR17DefaultRoute"},
 	{"FR-20: a name is all that makes a device", "routes/state.go",
-		"case l.Group == Group || known", "case known", "test/field", "TestFR20RenamedDevices"},
+		"case l.Group == Group:", "case false:", "test/field", "TestFR20RenamedDevices"},
 	{"FR-21: all routes of the table are ours", "routes/state.go",
 		"(r.Table == Table || r.Table == TableReplies) && r.Protocol == Protocol", "r.Table == Table || r.Table == TableReplies", "test/field", "TestFR21ForeignRoutesStay"},
 	{"FR-22: host bits are cleared without a word", "policy/prefix.go",
