@@ -117,12 +117,6 @@ func TestNetworks(t *testing.T) {
 		}
 		return out
 	}
-	set := func(name string, value any) func(meta, spec map[string]any) {
-		return func(_, spec map[string]any) {
-			c := container(spec, "containers", "vpn-seed-server")
-			c["env"] = append(c["env"].([]any), map[string]any{"name": name, "value": value})
-		}
-	}
 	for name, c := range map[string]struct {
 		object   map[string]any
 		networks []netip.Prefix
@@ -136,12 +130,21 @@ func TestNetworks(t *testing.T) {
 		"the Cluster's alone":            {gardener.Get("kube-apiserver").Tree(), prefixes("fd00:10:1:100::/56", "10.0.0.0/16"), " 10.0.0.0/16,fd00:10:1:100::/56", ""},
 		"FR-22 host bits":                {gardener.Get("kube-apiserver").Tree(), prefixes("10.0.2.3/16"), " 10.0.0.0/16", ""},
 		"FR-26 a default route":          {gardener.Get("kube-apiserver").Tree(), prefixes("0.0.0.0/0", "10.0.0.0/16"), " 10.0.0.0/16", "0.0.0.0/0 is left out"},
-		"the last of a name counts":      {edit("vpn-seed-server", set("SHOOT_NODE_NETWORKS", "10.7.0.0/16")), nil, "10.7.0.0/16 ", ""},
+		"the last of a name counts":      {edit("vpn-seed-server", says("vpn-seed-server", literal("10.7.0.0/16"))), nil, "10.7.0.0/16 ", ""},
 		"names from before v1.124":       {edit("vpn-seed-server", rename("NODE_NETWORK")), nil, "10.0.0.0/16 ", ""},
-		"FR-25 an odd list is kept":      {edit("vpn-seed-server", set("SHOOT_NODE_NETWORKS", " 10.7.0.0/16, ,10.8.0.0/16;")), nil, " 10.7.0.0/16, ,10.8.0.0/16; ", ""},
-		"FR-28 a bad item is warned of":  {edit("vpn-seed-server", set("SHOOT_NODE_NETWORKS", "10.7.0.0/16,fe80::/64")), nil, "10.7.0.0/16,fe80::/64 ", "fe80::/64"},
-		"containers that differ":         {edit("kube-apiserver-ha", differ), nil, "10.0.0.0/16,10.9.0.0/16 ", ""},
-		"a variable that refers to more": {edit("vpn-seed-server", refer), prefixes("10.0.0.0/16"), " 10.0.0.0/16", ""},
+		"FR-25 an odd list is kept":      {edit("vpn-seed-server", says("vpn-seed-server", literal(" 10.7.0.0/16, ,10.8.0.0/16;"))), nil, " 10.7.0.0/16, ,10.8.0.0/16; ", ""},
+		"FR-28 a bad item is warned of":  {edit("vpn-seed-server", says("vpn-seed-server", literal("10.7.0.0/16,fe80::/64"))), nil, "10.7.0.0/16,fe80::/64 ", "fe80::/64"},
+		"containers that differ":         {edit("kube-apiserver-ha", says("vpn-client-1", literal("10.9.0.0/16"))), nil, "10.0.0.0/16,10.9.0.0/16 ", ""},
+		"a variable that refers to more": {edit("vpn-seed-server", says("vpn-seed-server", refers)), prefixes("10.0.0.0/16"), " 10.0.0.0/16", ""},
+
+		"a reference, then literals":                  {edit("kube-apiserver-ha", says("vpn-client-init", refers)), nil, " 10.0.0.0/16", ""},
+		"literals, then a reference":                  {edit("kube-apiserver-ha", says("vpn-client-1", refers)), nil, " 10.0.0.0/16", ""},
+		"those, and the Cluster's are the same":       {edit("kube-apiserver-ha", says("vpn-client-1", refers)), prefixes("10.0.0.0/16"), " 10.0.0.0/16", ""},
+		"those, and the Cluster's are others":         {edit("kube-apiserver-ha", says("vpn-client-1", refers)), prefixes("10.250.0.0/16"), " 10.0.0.0/16,10.250.0.0/16", ""},
+		"a bad item beside a reference is no trouble": {edit("kube-apiserver-ha", says("vpn-client-1", refers, "vpn-client-0", literal("fe80::/64"))), nil, " 10.0.0.0/16", "fe80::/64\": fe80::/64 belongs to link-local (fe80::/10), which must stay reachable; it is left out"},
+		"the same reference twice":                    {edit("kube-apiserver-ha", says("vpn-client-0", refers, "vpn-client-1", refers)), nil, " 10.0.0.0/16", ""},
+		"an empty value beside its reference":         {edit("vpn-seed-server", says("vpn-seed-server", map[string]any{"name": "SHOOT_NODE_NETWORKS", "value": "", "valueFrom": from("x")["valueFrom"]})), nil, " ", ""},
+		"references that differ":                      {edit("kube-apiserver-ha", says("vpn-client-0", refers, "vpn-client-1", refersElsewhere)), nil, " 10.0.0.0/16", "take it from different places"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options
@@ -171,21 +174,33 @@ func rename(to string) func(meta, spec map[string]any) {
 	}
 }
 
-func differ(_, spec map[string]any) {
-	c := container(spec, "containers", "vpn-client-1")
-	c["env"] = append(c["env"].([]any), map[string]any{"name": "SHOOT_NODE_NETWORKS", "value": "10.9.0.0/16"})
+// says has containers say something of the node networks, for each name of one what follows.
+func says(namesAndEntries ...any) func(meta, spec map[string]any) {
+	return func(_, spec map[string]any) {
+		for i := 0; i < len(namesAndEntries); i += 2 {
+			name := namesAndEntries[i].(string)
+			c := container(spec, "containers", name)
+			if c == nil {
+				c = container(spec, "initContainers", name)
+			}
+			c["env"] = append(c["env"].([]any), namesAndEntries[i+1])
+		}
+	}
 }
 
-var reference = map[string]any{"configMapKeyRef": map[string]any{"name": "networks", "key": "nodes"}}
-
-func refer(_, spec map[string]any) {
-	c := container(spec, "containers", "vpn-seed-server")
-	c["env"] = append(c["env"].([]any), map[string]any{"name": "SHOOT_NODE_NETWORKS", "valueFrom": reference})
+func literal(value string) map[string]any {
+	return map[string]any{"name": "SHOOT_NODE_NETWORKS", "value": value}
 }
+
+func from(configMap string) map[string]any {
+	return map[string]any{"name": "SHOOT_NODE_NETWORKS", "valueFrom": map[string]any{"configMapKeyRef": map[string]any{"name": configMap, "key": "nodes"}}}
+}
+
+var refers, refersElsewhere = from("networks"), from("elsewhere")
 
 // TestReference: a variable that refers to something is copied with its reference.
 func TestReference(t *testing.T) {
-	for _, v := range agent(t, mutate(t, edit("vpn-seed-server", refer), options).Object).Env {
+	for _, v := range agent(t, mutate(t, edit("vpn-seed-server", says("vpn-seed-server", refers)), options).Object).Env {
 		if v.Name == "SHOOT_NODE_NETWORKS" && v.ValueFrom.ConfigMapKeyRef.Key == "nodes" {
 			return
 		}

@@ -24,42 +24,57 @@ type known struct {
 	warnings []string
 }
 
-// learn collects what the pod's containers and the options say. Where they say the same, the result is the pod's own text.
+// learn collects what the pod's containers and the options say. Where they say the same, the result is the pod's own text. The agent has
+// one variable: if that is a reference, what others have literally goes to the further networks.
 func (w *workload) learn(o Options) known {
 	var k known
-	values := w.variables()
-	var said []string
-	for _, v := range values {
-		value, literal := v["value"].(string)
-		if !literal {
-			// What it refers to cannot be seen here, and the container will.
-			k.variable, k.any = map[string]any{"valueFrom": clone(v["valueFrom"])}, true
-			break
-		}
-		if !slices.Contains(said, value) {
-			said = append(said, value)
-		}
-	}
-	own := k.judge(said)
-	if k.variable == nil && len(said) > 0 && len(own) > 0 {
+	references, said := split(w.variables())
+	var own []netip.Prefix
+	if len(references) > 0 {
+		// What it refers to cannot be seen here, and the container will.
+		k.variable, k.any = map[string]any{"valueFrom": clone(references[0])}, true
+		own = k.judge(said, "it is left out")
+		k.more = ranges.Of(own...).Prefixes()
+	} else if own = k.judge(said, "the pod will not be ready until that is put right"); len(own) > 0 {
 		k.variable = map[string]any{"value": strings.Join(said, ",")}
 	}
-	covered := ranges.Of(own...)
-	var all []netip.Prefix
-	for _, p := range o.Networks {
-		// What the agent refuses as a flag would keep it from starting, and the pod with it.
-		canonical, _, err := policy.ParsePrefix(p.String())
+	if len(references) > 1 {
+		k.warn("%s: the containers take it from different places, and routefence from the first of them alone; name the others by %s",
+			nodeNetworks[0], sourceKey)
+	}
+	options := k.canonical(o.Networks)
+	if !ranges.Of(options...).Minus(ranges.Of(own...)).Empty() {
+		k.more = ranges.Of(append(options, k.more...)...).Prefixes()
+	}
+	k.any = k.any || len(own) > 0 || len(k.more) > 0
+	return k
+}
+
+// split tells the different references among variables from the different literal values.
+func split(variables []map[string]any) (references []any, literals []string) {
+	for _, v := range variables {
+		from, value := v["valueFrom"], text(v, "value")
+		switch {
+		case from == nil && !slices.Contains(literals, value):
+			literals = append(literals, value)
+		case from != nil && !slices.ContainsFunc(references, func(r any) bool { return same(r, from) }):
+			references = append(references, from)
+		}
+	}
+	return references, literals
+}
+
+// canonical leaves out what the agent refuses as a flag, as that would keep it from starting, and the pod with it.
+func (k *known) canonical(networks []netip.Prefix) (out []netip.Prefix) {
+	for _, p := range networks {
+		c, _, err := policy.ParsePrefix(p.String())
 		if err != nil {
 			k.warn("node network %v is left out: %v", p, err)
 			continue
 		}
-		all = append(all, canonical)
+		out = append(out, c)
 	}
-	if !ranges.Of(all...).Minus(covered).Empty() {
-		k.more = ranges.Of(all...).Prefixes()
-	}
-	k.any = k.any || len(own) > 0 || len(k.more) > 0
-	return k
+	return out
 }
 
 // variables returns the entries that name node networks, at most one of each container: the last of a name counts.
@@ -81,11 +96,11 @@ func (w *workload) variables() []map[string]any {
 	return out
 }
 
-// judge reads the lists, and warns of what the agent will not take.
-func (k *known) judge(lists []string) []netip.Prefix {
+// judge reads the lists, and warns of what the agent will not take, with what comes of it.
+func (k *known) judge(lists []string, consequence string) []netip.Prefix {
 	networks, _, problems := policy.ParseList(strings.Join(lists, ","))
 	for _, err := range problems {
-		k.warn("%s: %v; the pod will not be ready until that is put right", nodeNetworks[0], err)
+		k.warn("%s: %v; %s", nodeNetworks[0], err, consequence)
 	}
 	return networks
 }
