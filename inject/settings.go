@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"unicode"
@@ -122,12 +121,8 @@ func (s *settings) check(said map[string]string) error {
 	if s.Image == "" || strings.ContainsFunc(s.Image, unicode.IsSpace) {
 		return bad(said, "image", s.Image, "want the reference of routefence's image")
 	}
-	for item := range strings.FieldsFuncSeq(s.allow, func(r rune) bool { return r == ',' }) {
-		// Host bits would open more than was meant, so the agent does not start with them.
-		p, _, err := policy.ParsePrefix(strings.TrimSpace(item))
-		if written, _ := netip.ParsePrefix(strings.TrimSpace(item)); err != nil || p != written {
-			return bad(said, "allow", s.allow, "%q is no network such as 10.250.3.0/24 or 10.250.3.1/32", item)
-		}
+	if _, err := policy.ParseAllow(s.allow); err != nil {
+		return bad(said, "allow", s.allow, "%w", err)
 	}
 	if s.ReadyWhen == "tunneled" && s.role == apiServer {
 		s.ReadyWhen = ""

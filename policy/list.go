@@ -41,6 +41,26 @@ func ParseList(text string) (prefixes []netip.Prefix, warnings []string, problem
 	return prefixes, warnings, problems
 }
 
+// ParseAllow reads the networks that stay reachable, a list as for ParseList in which every item must be good. Host bits are a mistake
+// here: most likely one address was meant, and to clear them, as is done where that widens the fence, would open its whole network.
+func ParseAllow(text string) ([]netip.Prefix, error) {
+	prefixes, _, problems := ParseList(text)
+	if len(problems) > 0 {
+		return nil, problems[0]
+	}
+	for item := range strings.FieldsFuncSeq(withoutComments(text), separator) {
+		written, err := netip.ParsePrefix(item)
+		if err != nil || written == written.Masked() {
+			continue
+		}
+		all, _ := canonical(written)
+		one := written.Addr().Unmap()
+		return nil, &InvalidNetworkError{item, fmt.Errorf("has host bits set; write %s to open all of it, or %s/%d to open that address alone",
+			all, one, one.BitLen())}
+	}
+	return prefixes, nil
+}
+
 func withoutComments(text string) string {
 	if !strings.Contains(text, "#") {
 		return text

@@ -186,6 +186,31 @@ func checkCanonical(t *testing.T, p netip.Prefix) {
 	}
 }
 
+// TestParseAllow: what is read as ParseList reads it, and that nothing is opened which was not written.
+func TestParseAllow(t *testing.T) {
+	for _, c := range []struct{ in, want, err string }{
+		{"", "", ""},
+		{" , ,", "", ""},
+		{"10.250.3.0/24,fd00:250::7/128", "10.250.3.0/24 fd00:250::7/128", ""},
+		{"10.250.3.0/24 10.250.4.0/24;10.250.3.0/24 # 10.250.5.1/24", "10.250.3.0/24 10.250.4.0/24", ""},
+		{"::ffff:10.250.0.0/112", "10.250.0.0/16", ""},
+		{"::ffff:10.250.3.7/128", "10.250.3.7/32", ""},
+		{"::ffff:10.250.3.7/112", "", `"::ffff:10.250.3.7/112": has host bits set; write 10.250.0.0/16 to open all of it, or 10.250.3.7/32 to open that address alone`},
+		{"10.250.3.0/24 fd00:250::7/64", "", `"fd00:250::7/64": has host bits set; write fd00:250::/64 to open all of it, or fd00:250::7/128`},
+		{"10.250.3.0/24,10.250.3.7", "", `"10.250.3.7": has no prefix length`},
+		{"127.0.0.1/8", "", `"127.0.0.1/8": 127.0.0.0/8 belongs to loopback`},
+	} {
+		got, err := policy.ParseAllow(c.in)
+		var names []string
+		for _, p := range got {
+			names = append(names, p.String())
+		}
+		if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) || strings.Join(names, " ") != c.want {
+			t.Errorf("%q: got %v, %v, want %q, %q", c.in, got, err, c.want, c.err)
+		}
+	}
+}
+
 func FuzzParsePrefix(f *testing.F) {
 	for _, s := range []string{"10.250.0.0/16", "10.1.2.3/16", "::ffff:10.250.0.0/112", "fd00:250::1/48", "fe80::1%eth0/64", "127.0.0.0/7",
 		"::/1", "10.1.2.3", "010.0.0.0/8", ""} {

@@ -107,8 +107,8 @@ func (f *fenceFlags) parse() (fenceConfig, error) {
 			return c, usage("--fence-interfaces=%s: the same pattern is in --tunnel-interfaces; an interface is either fenced or the tunnel", p)
 		}
 	}
-	if c.allow, err = holes(f.allow); err != nil {
-		return c, err
+	if c.allow, err = policy.ParseAllow(strings.Join(f.allow, ",")); err != nil {
+		return c, usage("--allow: %v", err)
 	}
 	if err := oneOf("firewall", f.firewall, "auto", "nft", "legacy"); err != nil {
 		return c, err
@@ -155,26 +155,6 @@ func prefixes(flag string, values []string) (networks []netip.Prefix, warnings [
 		return nil, nil, usage("--%s: %v", flag, problems[0])
 	}
 	return networks, warnings, nil
-}
-
-// holes are the networks of --allow. Host bits are a mistake here: most likely one address was meant, and to clear them, as is done
-// where that widens the fence, would open its whole network.
-func holes(values []string) ([]netip.Prefix, error) {
-	for item := range strings.SplitSeq(strings.Join(values, ","), ",") {
-		read, warnings, _ := policy.ParseList(item)
-		if len(warnings) == 0 {
-			continue
-		}
-		// IPv4-mapped networks are warned of, too, and may be as exact as any.
-		item = strings.TrimSpace(item)
-		if written, err := netip.ParsePrefix(item); err == nil && written == written.Masked() {
-			continue
-		}
-		return nil, usage("--allow=%s: has host bits set; write %s to open all of it, or the address with /32 (IPv6: /128) to open it alone",
-			item, brief(read))
-	}
-	networks, _, err := prefixes("allow", values)
-	return networks, err
 }
 
 func patterns(flag string, values []string) (policy.Patterns, error) {
