@@ -174,10 +174,11 @@ func (i *injector) object(o map[string]any) (map[string]any, error) {
 		if !ok {
 			return nil, fmt.Errorf("items[%d]: is no object", n)
 		}
-		var err error
-		if made[n], err = i.object(object); err != nil {
+		fenced, err := i.object(adopt(o, object))
+		if err != nil {
 			return nil, fmt.Errorf("items[%d]: %w", n, err)
 		}
+		made[n] = release(fenced, object)
 	}
 	out["items"] = made
 	return out, nil

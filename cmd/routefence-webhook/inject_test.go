@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -122,6 +123,47 @@ func TestInjectList(t *testing.T) {
 	if !strings.HasSuffix(after, "\n    ],\n    \"kind\": \"List\"\n}\n") {
 		t.Errorf("the indentation is not as it was:\n%s", after[len(after)-100:])
 	}
+}
+
+// TestInjectTypedList: the API server's own lists, whose items have no kind, get nothing but the fence.
+func TestInjectTypedList(t *testing.T) {
+	deployment := gardener.Get("vpn-seed-server").Tree()
+	var want map[string]any
+	if err := json.Unmarshal([]byte(injected(t, string(encoded(t, deployment))).out), &want); err != nil {
+		t.Fatal(err)
+	}
+	template := deployment["spec"].(map[string]any)["template"].(map[string]any)
+	for kind, apiVersion := range map[string]string{"DeploymentList": "apps/v1", "StatefulSetList": "apps/v1", "PodList": "v1", "DaemonSetList": "apps/v1", "List": "v1"} {
+		item := map[string]any{"metadata": deployment["metadata"], "spec": deployment["spec"]}
+		if kind == "PodList" {
+			item = map[string]any{"metadata": template["metadata"], "spec": template["spec"]}
+		}
+		list := map[string]any{"kind": kind, "apiVersion": apiVersion, "items": []any{item}}
+		r := injected(t, string(encoded(t, list)))
+		var got struct{ Items []map[string]any }
+		if err := json.Unmarshal([]byte(r.out), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Items[0]["kind"] != nil || got.Items[0]["apiVersion"] != nil {
+			t.Errorf("%s: the item has a kind now: %.200s", kind, r.out)
+		}
+		fenced := strings.Contains(r.out, `"image":"x:1"`)
+		if can := kind != "DaemonSetList" && kind != "List"; fenced != can || strings.Contains(r.errs, "nothing is fenced") == can {
+			t.Errorf("%s: fenced %v: %s", kind, fenced, r.errs)
+		}
+		if kind == "DeploymentList" && !reflect.DeepEqual(got.Items[0]["spec"], want["spec"]) {
+			t.Errorf("%s: not what a Deployment by itself gets:\n%v\n%v", kind, got.Items[0]["spec"], want["spec"])
+		}
+	}
+}
+
+func encoded(t *testing.T, v any) []byte {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 func TestInjectSeveralFiles(t *testing.T) {

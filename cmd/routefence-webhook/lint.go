@@ -107,7 +107,7 @@ func (l *linter) take(o map[string]any) {
 	if items, _ := o["items"].([]any); strings.HasSuffix(kind, "List") {
 		for _, item := range items {
 			if item, ok := item.(map[string]any); ok {
-				l.take(item)
+				l.take(adopt(o, item))
 			}
 		}
 	}

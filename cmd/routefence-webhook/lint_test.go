@@ -42,6 +42,20 @@ func TestLint(t *testing.T) {
 	}
 }
 
+// TestLintTypedLists: the API server's own lists, whose items have no kind.
+func TestLintTypedLists(t *testing.T) {
+	const shoot = `{"metadata": {"name": "one"}, "spec": {"provider": {"workers": [{}]}, "networking": {"nodes": "10.250.0.0/16"}}}`
+	const seed = `{"metadata": {"name": "s"}, "spec": {"networks": {"pods": "10.250.0.0/16"}}}`
+	for name, files := range map[string]string{
+		"Shoots and Seeds": `{"kind": "ShootList", "items": [` + shoot + `]}{"kind": "SeedList", "items": [` + seed + `]}`,
+		"Clusters":         `{"kind": "ClusterList", "items": [{"spec": {"shoot": ` + shoot + `, "seed": ` + seed + `}}]}`,
+	} {
+		if r := runWith(files, "lint", "-f", "-"); r.code != exitFailed || !strings.Contains(r.out, "overlaps 10.250.0.0/16, the seed's pods") {
+			t.Errorf("%s: exit code %d, %s%s", name, r.code, r.out, r.errs)
+		}
+	}
+}
+
 // TestLintWarnings: a warning is no failure, and a Cluster brings its Seed along.
 func TestLintWarnings(t *testing.T) {
 	cluster := `{"kind": "ClusterList", "items": [{"kind": "Cluster", "spec": {
