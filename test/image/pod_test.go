@@ -139,24 +139,27 @@ func TestWithNetRaw(t *testing.T) {
 // TestWithoutNetAdmin: what is missing is said, and nothing is written.
 func TestWithoutNetAdmin(t *testing.T) {
 	for _, test := range []struct {
-		backend string
-		caps    []string
-		says    string
+		name, backend string
+		caps          []string
+		uid           uint32
+		says          string
 	}{
-		{"auto", nil, "needs NET_ADMIN"},
-		{"legacy", []string{"NET_ADMIN"}, "needs NET_ADMIN and NET_RAW"},
+		{"no capability", "auto", nil, 0, "needs NET_ADMIN"},
+		{"none but NET_ADMIN", "legacy", []string{"NET_ADMIN"}, 0, "needs NET_ADMIN and NET_RAW"},
+		// FR-48: for a user like kube-apiserver's, capabilities that the pod adds are not effective.
+		{"not root", "auto", []string{"NET_ADMIN"}, 65532, "needs NET_ADMIN"},
 	} {
-		t.Run(test.backend, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPod(t)
 			c := p.injected(fromConfigMap(test.backend), networks)
-			c.caps, c.args = test.caps, []string{"init", "--timeout=2s"}
+			c.caps, c.uid, c.args = test.caps, test.uid, []string{"init", "--timeout=2s"}
 			before := p.Snapshot()
 			out := p.exec(c)
 			if out.Exit != 1 || !strings.Contains(out.Stderr, test.says) {
 				t.Errorf("exit code %d, without %q:\n%s", out.Exit, test.says, out.Stderr)
 			}
-			if after := p.Snapshot(); test.caps == nil && after != before {
+			if after := p.Snapshot(); test.backend == "auto" && after != before {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}
 		})
