@@ -49,6 +49,28 @@ func Shoot(shoot, seed map[string]any) []Finding {
 	return c.findings
 }
 
+// Among checks a Shoot against that one of several Seeds which it runs on: the one it names, or the only one if it names none. If there are
+// Seeds and it is none of them, that is a finding: what was not checked must not look as if all were well.
+func Among(shoot map[string]any, seeds []map[string]any) []Finding {
+	name, _ := at(shoot, seedField).(string)
+	i := slices.IndexFunc(seeds, func(seed map[string]any) bool { return name != "" && at(seed, "metadata.name") == name })
+	if name == "" && len(seeds) == 1 {
+		i = 0
+	}
+	if i >= 0 {
+		return Shoot(shoot, seeds[i])
+	}
+	c := &check{shoot: newObject("Shoot", shoot)}
+	if len(seeds) > 0 && !c.shoot.withoutVPN() {
+		why := name + ", and no Seed of that name was given"
+		if name == "" {
+			why = "not set, and several Seeds were given"
+		}
+		c.report(Warning, c.shoot, seedField, "is %s, so the node networks were not checked against the networks of its seed; give that Seed", why)
+	}
+	return append(Shoot(shoot, nil), c.findings...)
+}
+
 // check collects what is found.
 type check struct {
 	shoot, seed object
@@ -70,7 +92,10 @@ func (c *check) report(s Severity, o object, field, format string, args ...any) 
 	}
 }
 
-const nodesField = "spec.networking.nodes"
+const (
+	nodesField = "spec.networking.nodes"
+	seedField  = "spec.seedName"
+)
 
 // nodesFields are where a Shoot names node networks. Both count.
 var nodesFields = []string{nodesField, "status.networking.nodes"}

@@ -104,6 +104,47 @@ func TestShoot(t *testing.T) {
 	}
 }
 
+// TestAmong: which of several Seeds counts, and what is said where none does.
+func TestAmong(t *testing.T) {
+	const overlaps = "error spec.networking.nodes 10.250.0.0/16 overlaps"
+	named := func(name, pods string) string {
+		return "metadata: {name: " + name + "}\nspec: {networks: {pods: " + pods + "}}"
+	}
+	on := func(seed, nodes string) string {
+		return "metadata: {name: one}\nspec:\n  seedName: " + seed + "\n  provider: {workers: [{name: a}]}\n  networking: {nodes: " + nodes + "}\n"
+	}
+	good, bad := named("good", "10.1.0.0/16"), named("bad", "10.250.0.0/16")
+	for name, c := range map[string]struct {
+		shoot string
+		seeds []string
+		want  string
+	}{
+		"the one it names":           {on("bad", "10.250.0.0/16"), []string{good, bad}, overlaps},
+		"not the other":              {on("good", "10.250.0.0/16"), []string{good, bad}, ""},
+		"the only one, and no name":  {on("\"\"", "10.250.0.0/16"), []string{bad}, overlaps},
+		"names another":              {on("third", "10.250.0.0/16"), []string{bad}, "warning spec.seedName is third, and no Seed of that name was given"},
+		"names none of several":      {on("third", "10.250.0.0/16"), []string{good, bad}, "warning spec.seedName is third, and no Seed of that name was given"},
+		"several, and no name":       {on("\"\"", "10.250.0.0/16"), []string{good, bad}, "warning spec.seedName is not set, and several Seeds were given"},
+		"no seeds":                   {on("third", "10.250.0.0/16"), nil, ""},
+		"nothing to fence, no name":  {"spec: {provider: {type: local}}", []string{good, bad}, ""},
+		"a name that is none at all": {on("7", "10.250.0.0/16"), []string{good, bad}, "warning spec.seedName is not set, and several Seeds were given"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var seeds []map[string]any
+			for _, s := range c.seeds {
+				seeds = append(seeds, tree(t, s))
+			}
+			var got []string
+			for _, f := range lint.Among(tree(t, c.shoot), seeds) {
+				got = append(got, string(f.Severity)+" "+f.Field+" "+f.Message)
+			}
+			if all := strings.Join(got, "\n"); len(got) > 1 || c.want == "" && all != "" || !strings.HasPrefix(all, c.want) {
+				t.Errorf("want %q\ngot %q", c.want, all)
+			}
+		})
+	}
+}
+
 // TestAnyTree: whatever stands where networks should, there is an answer, and it is the same each time.
 func TestAnyTree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -21,7 +21,7 @@ func newLint() *cobra.Command {
 		Short: "Check whether a Shoot's networks can be fenced",
 		Long: `Lint checks the networks of Shoots: node networks that are missing, invalid, or overlap the shoot's own pods and services, ranges that
 Gardener's VPN uses itself, or the networks of the seed. For the last give the Seed as well, or a Cluster, which has both in it. With several Seeds
-each Shoot is checked against the one that it names in spec.seedName.
+each Shoot is checked against the one that it names in spec.seedName; if that is not among them a warning says so.
 
 Exit code 0 without errors (warnings may be there), 1 with errors, 2 for what cannot be read.`,
 		Example: "  routefence-webhook lint -f shoot.yaml -f seed.yaml\n  kubectl get cluster shoot--dev--one -o yaml | routefence-webhook lint -f -",
@@ -119,27 +119,13 @@ func (l *linter) findings() ([]lint.Finding, error) {
 	}
 	out := []lint.Finding{}
 	for _, p := range l.shoots {
-		if p.seed == nil {
-			p.seed = l.seedOf(p.shoot)
+		if p.seed != nil {
+			out = append(out, lint.Shoot(p.shoot, p.seed)...)
+		} else {
+			out = append(out, lint.Among(p.shoot, l.seeds)...)
 		}
-		out = append(out, lint.Shoot(p.shoot, p.seed)...)
 	}
 	return out, nil
-}
-
-// seedOf returns the Seed that a Shoot names, or the only one there is if it names none.
-func (l *linter) seedOf(shoot map[string]any) map[string]any {
-	spec, _ := shoot["spec"].(map[string]any)
-	wanted, _ := spec["seedName"].(string)
-	if wanted == "" && len(l.seeds) == 1 {
-		return l.seeds[0]
-	}
-	for _, seed := range l.seeds {
-		if meta, _ := seed["metadata"].(map[string]any); wanted != "" && meta["name"] == wanted {
-			return seed
-		}
-	}
-	return nil
 }
 
 func printFindings(out io.Writer, format string, findings []lint.Finding) error {

@@ -42,6 +42,17 @@ func TestLint(t *testing.T) {
 	}
 }
 
+// TestLintWithoutItsSeed: what was checked against no seed does not pass for what was, and is no error either.
+func TestLintWithoutItsSeed(t *testing.T) {
+	for _, seedName := range []string{"three", `""`} {
+		text := strings.ReplaceAll(strings.ReplaceAll(shoots, "seedName: one", "seedName: "+seedName), "seedName: two", "seedName: "+seedName)
+		r := runWith(text, "lint", "-f", "-")
+		if r.code != exitOK || strings.Count(r.out, "not checked against the networks of its seed") != 2 {
+			t.Errorf("seedName %s: exit code %d: %s%s", seedName, r.code, r.out, r.errs)
+		}
+	}
+}
+
 // TestLintTypedLists: the API server's own lists, whose items have no kind.
 func TestLintTypedLists(t *testing.T) {
 	const shoot = `{"metadata": {"name": "one"}, "spec": {"provider": {"workers": [{}]}, "networking": {"nodes": "10.250.0.0/16"}}}`
