@@ -53,7 +53,7 @@ func Shoot(shoot, seed map[string]any) []Finding {
 // Seeds and it is none of them, that is a finding: what was not checked must not look as if all were well.
 func Among(shoot map[string]any, seeds []map[string]any) []Finding {
 	name, _ := at(shoot, seedField).(string)
-	i := slices.IndexFunc(seeds, func(seed map[string]any) bool { return name != "" && at(seed, "metadata.name") == name })
+	i := slices.IndexFunc(seeds, func(seed map[string]any) bool { return at(seed, "metadata.name") == name })
 	if name == "" && len(seeds) == 1 {
 		i = 0
 	}
