@@ -44,7 +44,7 @@ var reports = []mutation{
 	{"FR-26: the first lifeline is all that is named", "policy/lifeline.go",
 		`strings.Join(held, ", ")`, `held[0]+strings.Join(nil, "")`, "test/field", "TestFR26EveryLifeline"},
 	{"FR-28: a bad item ends the list", "policy/list.go",
-		"\t\t\tcontinue\n", "\t\t\tbreak\n", "test/field", "TestFR28MixedFamilies"},
+		"\t\t\t}\n\t\t\tcontinue\n", "\t\t\t}\n\t\t\tbreak\n", "test/field", "TestFR28MixedFamilies"},
 	{"FR-29: the first content is the last", "shoot/file/source.go",
 		"sum != s.decoded.sum {", "s.decoded.sum == [sha256.Size]byte{} {", "test/field", "TestFR29SwappedVolume"},
 	{"FR-31: a file mounted by itself is like any", "shoot/file/source.go",
