@@ -22,7 +22,7 @@ type Document struct {
 	Number int
 	// Text is the document with the separator in front of it, if there is one. The texts of all documents make up the stream.
 	Text string
-	// Object is the decoded JSON of the document, nil if it holds nothing but comments.
+	// Object is the decoded JSON of the document, with its numbers as json.Number; nil if it holds nothing but comments.
 	Object map[string]any
 }
 
@@ -107,11 +107,11 @@ func blank(text string) bool {
 // decode reads JSON as JSON: it may hold characters that YAML must not.
 func decode(text string) (map[string]any, error) {
 	var v any
-	if plain := []byte(strings.TrimPrefix(text, "---")); json.Valid(plain) {
-		if err := json.Unmarshal(plain, &v); err != nil {
+	if plain := strings.TrimPrefix(text, "---"); json.Valid([]byte(plain)) {
+		if err := exact(json.NewDecoder(strings.NewReader(plain))).Decode(&v); err != nil {
 			return nil, err
 		}
-	} else if err := yamljson.Unmarshal([]byte(text), &v); err != nil {
+	} else if err := yamljson.Unmarshal([]byte(text), &v, exact); err != nil {
 		return nil, err
 	}
 	object, ok := v.(map[string]any)
@@ -119,6 +119,12 @@ func decode(text string) (map[string]any, error) {
 		return nil, errors.New("is no object")
 	}
 	return object, nil
+}
+
+// exact keeps numbers as they are written: a float holds no integer above 2^53, and would not even show that it was changed.
+func exact(d *json.Decoder) *json.Decoder {
+	d.UseNumber()
+	return d
 }
 
 // Rewriting is a document with another object in it.
@@ -139,7 +145,7 @@ func (d Document) Rewrite(object map[string]any) (Rewriting, error) {
 	if err != nil {
 		return Rewriting{}, fmt.Errorf("encode the object: %w", err)
 	}
-	if err := json.Unmarshal(data, &after); err != nil {
+	if err := exact(json.NewDecoder(bytes.NewReader(data))).Decode(&after); err != nil {
 		return Rewriting{}, fmt.Errorf("decode the object: %w", err)
 	}
 	if reflect.DeepEqual(d.Object, after) {

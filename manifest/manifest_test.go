@@ -1,6 +1,8 @@
 package manifest_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"maps"
 	"reflect"
 	"strings"
@@ -131,6 +133,20 @@ var rewritings = []struct {
 		change: func(o map[string]any) { o["a"].(map[string]any)["k"] = []any{"<"} }},
 	{name: "JSON behind a separator", before: "---\n{\"b\":1,\"a\":2}\n", after: "---\n{\"b\":1,\"a\":2,\"k\":1}\n", change: func(o map[string]any) { o["k"] = 1.0 }},
 	{name: "flow style all over", before: "{b: 1, a: 2}\n", after: "a: 2\nb: 1\nk: 1\n", anew: true, change: func(o map[string]any) { o["k"] = 1.0 }},
+	{name: "integers that a float cannot hold, in flow style", before: "{a: 9007199254740993, b: [-9223372036854775807, 18446744073709551615], c: 1.50, d: 1e3, e: 1e100}\n",
+		after: "a: 9007199254740993\nb:\n- -9223372036854775807\n- 18446744073709551615\nc: 1.5\nd: 1000\ne: 1e+100\nk: 1\n", anew: true,
+		change: func(o map[string]any) { o["k"] = 1.0 }},
+	{name: "integers that a float cannot hold, in a part that becomes block style", before: "a: {x: 9007199254740993}\nb: {y: 9007199254740993, z: 1.50}\n",
+		after: "a:\n  w: 2\n  x: 9007199254740993\nb: {y: 9007199254740993, z: 1.50}\n", change: func(o map[string]any) { o["a"].(map[string]any)["w"] = 2 }},
+	{name: "an integer that a float takes for another", before: "a: 9007199254740992\n", after: "a: 9007199254740993\n",
+		change: func(o map[string]any) { o["a"] = int64(9007199254740993) }},
+	{name: "integers that a float cannot hold, in JSON", before: `{"l":[{"x":9007199254740993,"y":1.50}]}`, after: `{"l":[{"k":1,"x":9007199254740993,"y":1.50},{}]}`,
+		change: func(o map[string]any) {
+			o["l"] = []any{maps.Collect(func(yield func(string, any) bool) {
+				yield("k", 1)
+				maps.All(o["l"].([]any)[0].(map[string]any))(yield)
+			}), map[string]any{}}
+		}},
 	{name: "compact JSON", before: `{"z":1,"l":[{"name":"x","v":1.50},{"name":"y"}]}`, after: `{"z":1,"l":[{"name":"k"},{"name":"x","v":1.50},{"name":"y","k":1}]}`,
 		change: func(o map[string]any) {
 			l := o["l"].([]any)
@@ -186,7 +202,7 @@ func TestRewriteAnything(t *testing.T) {
 					t.Fatal(err)
 				}
 				made := r.Text
-				if got := split(t, made)[0].Object; !reflect.DeepEqual(got, after) {
+				if got := split(t, made)[0].Object; !reflect.DeepEqual(got, decoded(t, after)) {
 					t.Fatalf("want %v\ngot %v\nbefore\n%s\nafter\n%s", after, got, text, made)
 				}
 				if applied, err := udiff.Apply(text, r.Edits); err != nil || applied != made {
@@ -200,7 +216,21 @@ func TestRewriteAnything(t *testing.T) {
 	}
 }
 
-var scalars = []any{nil, true, "", "x", "true", "- a", "a: b # c", "two\nlines\n", "ends\n\n", 1.0, -2.5, map[string]any{}, []any{}}
+// decoded is a tree as it is read from JSON, with its numbers to the digit.
+func decoded(t *rapid.T, v any) (out any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+var scalars = []any{nil, true, "", "x", "true", "- a", "a: b # c", "two\nlines\n", "ends\n\n", 1.0, -2.5, int64(1<<53 + 1), map[string]any{}, []any{}}
 
 // tree draws an object.
 func tree(t *rapid.T, label string, depth int) map[string]any {
