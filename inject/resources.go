@@ -9,8 +9,8 @@ import (
 )
 
 // DefaultResources hold ten thousand node networks and a change of all of them, even as plain rules, which is what there is without NET_RAW
-// (TestTenThousandNetworks in test/image: up to 222 MiB; with sets 63 MiB).
-var DefaultResources = Resources{CPURequest: "10m", CPULimit: "1", MemoryRequest: "32Mi", MemoryLimit: "256Mi"}
+// (TestTenThousandNetworks in test/image: up to 250 MiB; with sets 69 MiB).
+var DefaultResources = Resources{CPURequest: "10m", CPULimit: "1", MemoryRequest: "32Mi", MemoryLimit: "384Mi"}
 
 // resources are requests and limits in the form in which Kubernetes writes them.
 type resources struct {
