@@ -76,7 +76,7 @@ e2e: ## replay the defect and its cure on a real Kubernetes with a real VPN (roo
 	@test/apiserver/server/build.sh
 	@test/apiserver/server/build.sh kubelet
 	@mkdir -p bin
-	cd test/e2e && go test -race -count=1 -parallel 5 -timeout 20m -table '$(CURDIR)/bin/e2e.md'
+	cd test/e2e && go test -race -count=1 -parallel 6 -timeout 20m -table '$(CURDIR)/bin/e2e.md'
 
 unit: ## run the tests that need neither root nor installed programs
 	go test $$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep -v '$(NEEDS_ROOT)' | cut -d' ' -f1)

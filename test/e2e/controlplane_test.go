@@ -26,7 +26,7 @@ func (l *lab) certificates() {
 	ca := newAuthority(l.t, l.pki(""), "ca")
 	ca.issue("kube-apiserver", pkix.Name{CommonName: "kube-apiserver"}, "127.0.0.1", apiserverIP, balancerIP)
 	ca.issue("admin", pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}})
-	ca.issue("node", pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, machineIP)
+	ca.issue("node", pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, machineIP, machineIP6)
 	ca.issue("kubelet-client", pkix.Name{CommonName: "kubelet-client", Organization: []string{"system:masters"}})
 	ca.issue("accounts", pkix.Name{CommonName: "accounts"})
 	ca.issue("proxy", pkix.Name{CommonName: "vpn-seed-server"}, vpnServerIP, "127.0.0.1")

@@ -35,11 +35,12 @@ state = "/run/containerd"
 `
 
 const podNetworkConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true,
-"ipam": {"type": "host-local", "ranges": [[{"subnet": "` + machinePods + `"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
+"ipam": {"type": "host-local", "ranges": [[{"subnet": "` + machinePods + `"}], [{"subnet": "` + machinePods6 + `"}]], "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}}]}
 `
 
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
+address: "::"
 failCgroupV1: false
 cgroupDriver: cgroupfs
 cgroupRoot: /%[1]s
@@ -75,7 +76,7 @@ func (l *lab) startMachine() {
 	write(l.t, l.machineFile("kubeconfig"), fmt.Sprintf(kubeconfig, "https://"+balancerIP, l.pki(""), "node"))
 	writeImage(l.t, l.machineFile("images/standin.tar"), programs.standin)
 	cmd := exec.Command(programs.standin, "machine", dir, programs.kubelet, "--config="+l.machineFile("kubelet.yaml"),
-		"--kubeconfig="+l.machineFile("kubeconfig"), "--hostname-override="+node, "--node-ip="+machineIP, "--root-dir=/var/lib/kubelet", "--v=2")
+		"--kubeconfig="+l.machineFile("kubeconfig"), "--hostname-override="+node, "--node-ip="+strings.Join(l.variant.nodeIPs(), ","), "--root-dir=/var/lib/kubelet", "--v=2")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
 	l.machine = l.world.machine.StartCommand(cmd)
 }
@@ -124,7 +125,7 @@ func (l *lab) createPod(name string, labels map[string]string, containers ...cor
 	}
 }
 
-// podRuns waits for a pod and returns its address.
+// podRuns waits for a pod and returns its IPv4 address.
 func (l *lab) podRuns(name string) (address string) {
 	l.t.Helper()
 	wait(l.t, "pod "+name+" is ready", 90*time.Second, func() error {
@@ -134,7 +135,11 @@ func (l *lab) podRuns(name string) (address string) {
 		}
 		for _, c := range pod.Status.Conditions {
 			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-				address = pod.Status.PodIP
+				for _, ip := range pod.Status.PodIPs {
+					if !strings.Contains(ip.IP, ":") {
+						address = ip.IP
+					}
+				}
 				return nil
 			}
 		}

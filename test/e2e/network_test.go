@@ -24,6 +24,15 @@ const (
 	podNetwork     = "10.3.0.0/16"
 	serviceNetwork = "10.4.0.0/16"
 	machinePods    = "10.3.0.0/24"
+
+	apiserverIP6 = "fd00:10:1::85"
+	vpnServerIP6 = "fd00:10:1::18"
+	gatewayIP6   = "fd00:10:1::10"
+	machineIP6   = "fd00:10:1:100::75"
+	nodeNetwork6 = "fd00:10:1:100::/64"
+	machinePods6 = "fd00:10:3::/64"
+	// The ends of the tunnel, where nodes have IPv6 addresses. These are never translated.
+	seedEnd6, shootEnd6 = "fd8f:6d53:b97a:1::1", "fd8f:6d53:b97a:1::2"
 )
 
 // translations are what today's VPN calls the shoot's networks.
@@ -42,13 +51,15 @@ func newWorld(lab *rig.Lab) *world {
 		gateway: lab.Namespace("gate"), machine: lab.Namespace("node")}
 	w.router.Sysctl("ipv4/ip_forward", "1")
 	w.router.IP("addr add 169.254.1.1/32 dev lo")
-	w.plug(w.apiserver, "cali-kas", apiserverIP)
-	w.plug(w.vpnServer, "cali-vpn", vpnServerIP)
-	w.plug(w.gateway, "cali-gate", gatewayIP)
-	w.plug(w.machine, "cali-node", machineIP)
+	w.router.Sysctl("ipv6/conf/all/forwarding", "1")
+	w.plug(w.apiserver, "cali-kas", apiserverIP, apiserverIP6)
+	w.plug(w.vpnServer, "cali-vpn", vpnServerIP, vpnServerIP6)
+	w.plug(w.gateway, "cali-gate", gatewayIP, gatewayIP6)
+	w.plug(w.machine, "cali-node", machineIP, machineIP6)
 	w.gateway.IP("addr add " + balancerIP + "/32 dev lo")
 	w.router.IP("route add " + balancerIP + " via " + gatewayIP + " dev cali-gate onlink")
 	w.machine.Sysctl("ipv4/ip_forward", "1")
+	w.machine.Sysctl("ipv6/conf/all/forwarding", "1")
 	w.vpnServer.Sysctl("ipv4/ip_forward", "1")
 	w.router.Feed(directCounters, "nft -f -")
 	for _, pod := range []*rig.Namespace{w.apiserver, w.vpnServer} {
@@ -57,12 +68,15 @@ func newWorld(lab *rig.Lab) *world {
 	return w
 }
 
-// plug connects a namespace to the seed network as Calico does: one address, and a gateway that exists only by ARP.
-func (w *world) plug(n *rig.Namespace, port, address string) {
+// plug connects a namespace to the seed network as Calico does: one address of each family, and gateways that exist only by ARP and by
+// link-local address.
+func (w *world) plug(n *rig.Namespace, port, address, address6 string) {
 	w.router.IP(
 		"link add "+port+" type veth peer name eth0 netns "+n.Name,
 		"link set "+port+" up",
+		"addr add fe80::1/64 dev "+port+" nodad",
 		"route add "+address+" dev "+port,
+		"route add "+address6+" dev "+port,
 	)
 	w.router.Sysctl("ipv4/conf/"+port+"/proxy_arp", "1")
 	n.IP(
@@ -70,6 +84,8 @@ func (w *world) plug(n *rig.Namespace, port, address string) {
 		"addr add "+address+"/32 dev eth0",
 		"route add 169.254.1.1 dev eth0 scope link",
 		"route add default via 169.254.1.1 dev eth0",
+		"addr add "+address6+"/128 dev eth0 nodad",
+		"route add default via fe80::1 dev eth0",
 	)
 }
 
@@ -82,8 +98,10 @@ const directCounters = `table inet seen {
 	chain in {
 		type filter hook prerouting priority -450
 		iifname { "cali-kas", "cali-vpn" } ip daddr ` + nodeNetwork + ` counter name to_nodes
+		iifname { "cali-kas", "cali-vpn" } ip6 daddr ` + nodeNetwork6 + ` counter name to_nodes
 		iifname { "cali-kas", "cali-vpn" } ip daddr 242.0.0.0/8 counter name to_translated
 		iifname "cali-node" ip daddr { ` + apiserverIP + `, ` + vpnServerIP + ` } tcp sport 10250 tcp flags & (syn | ack) == syn | ack counter name accepted
+		iifname "cali-node" ip6 daddr { ` + apiserverIP6 + `, ` + vpnServerIP6 + ` } tcp sport 10250 tcp flags & (syn | ack) == syn | ack counter name accepted
 	}
 }
 `
@@ -94,6 +112,7 @@ const tunnelCounter = `table inet seen {
 		type filter hook postrouting priority 300
 		oifname { "eth0", "lo" } accept
 		ip daddr { ` + nodeNetwork + `, 242.0.0.0/8 } counter name tunneled
+		ip6 daddr ` + nodeNetwork6 + ` counter name tunneled
 	}
 }
 `

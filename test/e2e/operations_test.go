@@ -208,7 +208,7 @@ func (l *lab) dialBound() outcome {
 			return errors.Join(failed, err)
 		}}
 		return l.dialer().Do(func() error {
-			conn, err := dialer.Dial("tcp", machineIP+":10250")
+			conn, err := dialer.Dial("tcp", net.JoinHostPort(l.variant.nodeIPs()[0], "10250"))
 			if err == nil {
 				conn.Close()
 			}
@@ -228,7 +228,7 @@ func (l *lab) check() (found report) {
 	l.t.Helper()
 	path := filepath.Join(l.world.Dir, "kubeconfig")
 	write(l.t, path, fmt.Sprintf(kubeconfig, "https://"+apiserverIP, l.pki(""), "admin"))
-	said := l.dialer().Exec(programs.routefence, "check", "--kubeconfig="+path, "--node-networks="+nodeNetwork, "-o", "json")
+	said := l.dialer().Exec(programs.routefence, "check", "--kubeconfig="+path, "--node-networks="+strings.Join(l.variant.nodeNetworks(), ","), "-o", "json")
 	if err := json.Unmarshal([]byte(said.Stdout), &found); err != nil || found.Healthy != (said.Exit == 0) {
 		l.t.Errorf("routefence check: exit code %d, %v\n%s%s", said.Exit, err, said.Stdout, said.Stderr)
 	}

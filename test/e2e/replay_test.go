@@ -47,6 +47,7 @@ type replay struct {
 // TestReplay carries out steps 5 to 9 of the issue for each variant: the VPN up, broken on either side, and back; first without the
 // fence, then with it.
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	var mutex sync.Mutex
 	tables := map[string]string{}
 	t.Cleanup(func() {
@@ -146,12 +147,13 @@ func (r *replay) mustFail(row row, operation string, at side, o outcome) {
 }
 
 // leaks tells what works though the VPN is broken: without the fence everything. Today's VPN, once it is up in a pod, keeps what it
-// translates off the kubelet, but not the connection for logs that was there before the translation.
+// translates off the kubelet, but not the connection for logs that was there before the translation. IPv6 is never translated: routed into
+// the tunnel in the middle, such a connection ends.
 func (r *replay) leaks(operation string, at side) bool {
 	if r.fenced {
 		return false
 	}
-	return !r.variant.translated || at == seedSide || strings.HasPrefix(operation, "logs")
+	return !r.variant.translated || at == seedSide || strings.HasPrefix(operation, "logs") && !r.variant.dualStack
 }
 
 // routeIsGone tells whether the tunnel's device and routes go with what was broken. Where they stay, nobody can tell at once.
@@ -209,7 +211,7 @@ func (r *replay) observe(vpn string, act func() []outcome) row {
 // fence starts the sidecar in both pods of the control plane, and then lets the VPN know the node network, too.
 func (r *replay) fence() {
 	for _, pod := range []*rig.Namespace{r.world.apiserver, r.world.vpnServer} {
-		agent := pod.Start(programs.routefence, "run", "--node-networks="+nodeNetwork, "--log-format=console")
+		agent := pod.Start(programs.routefence, "run", "--node-networks="+strings.Join(r.variant.nodeNetworks(), ","), "--log-format=console")
 		wait(r.t, "the fence stands in "+pod.Name, 30*time.Second, func() error {
 			if !agent.Running() {
 				r.t.Fatalf("routefence has ended:\n%s", tail(agent.Output()))

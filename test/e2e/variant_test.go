@@ -7,6 +7,8 @@ type variant struct {
 	highlyAvailable bool
 	// translated is today's way of naming the shoot's networks in the VPN; before, they had their own addresses.
 	translated bool
+	// dualStack: the node has an IPv6 address too, which comes first.
+	dualStack bool
 }
 
 var variants = []variant{
@@ -14,6 +16,7 @@ var variants = []variant{
 	{name: "HA, real addresses", highlyAvailable: true},
 	{name: "non-HA, translated", translated: true},
 	{name: "HA, translated", highlyAvailable: true, translated: true},
+	{name: "non-HA, translated, dual-stack", translated: true, dualStack: true},
 }
 
 // device is the tunnel's name in the pod that dials nodes.
@@ -51,4 +54,20 @@ func (v variant) shootEnd() string {
 		return "192.168.123.195"
 	}
 	return "192.168.123.2"
+}
+
+// nodeIPs are the node's addresses. kube-apiserver dials the first.
+func (v variant) nodeIPs() []string {
+	if v.dualStack {
+		return []string{machineIP6, machineIP}
+	}
+	return []string{machineIP}
+}
+
+// nodeNetworks are what a Shoot says of them.
+func (v variant) nodeNetworks() []string {
+	if v.dualStack {
+		return []string{nodeNetwork, nodeNetwork6}
+	}
+	return []string{nodeNetwork}
 }

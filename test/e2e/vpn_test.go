@@ -112,6 +112,10 @@ func (l *lab) startVPNServer() {
 			server += "route " + netmask(network) + " 192.168.123.2\n"
 			client += "iroute " + netmask(network) + "\n"
 		}
+		if l.variant.dualStack {
+			server += "ifconfig-ipv6 " + seedEnd6 + "/96 " + shootEnd6 + "\nroute-ipv6 " + nodeNetwork6 + "\n"
+			client += "ifconfig-ipv6-push " + shootEnd6 + "/96 " + seedEnd6 + "\niroute-ipv6 " + nodeNetwork6 + "\n"
+		}
 	}
 	write(l.t, filepath.Join(l.world.Dir, "server.conf"), server)
 	write(l.t, filepath.Join(l.world.Dir, "clients/vpn-shoot-client"), client)

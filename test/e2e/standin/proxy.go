@@ -93,7 +93,7 @@ func tunnel(c net.Conn, to func(*http.Request) string) {
 		return
 	}
 	begin := time.Now()
-	up, err := net.DialTimeout("tcp4", target, dialPatience)
+	up, err := net.DialTimeout("tcp", target, dialPatience)
 	if err != nil {
 		log.Printf("CONNECT %s failed after %v: %v", target, time.Since(begin).Round(time.Millisecond), err)
 		refuse(c, http.StatusServiceUnavailable)

@@ -3,15 +3,18 @@
 # /etc/vpn/broken exists, OpenVPN does not run though the pod does.
 set -eu
 echo 1 >/proc/sys/net/ipv4/ip_forward
+echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
 for device in all default eth0; do echo 0 >/proc/sys/net/ipv4/conf/$device/rp_filter; done
 if [ "$ADDRESS" ]; then
 	ip tuntap add dev "$DEVICE" mode tap
 	ip address add "$ADDRESS" dev "$DEVICE"
 	ip link set "$DEVICE" up
 fi
-iptables-legacy -A FORWARD -i "$DEVICE" -j ACCEPT
-iptables-legacy -t mangle -A POSTROUTING -p tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu
-iptables-legacy -t nat -A POSTROUTING -o eth0 -j MASQUERADE
+for iptables in iptables-legacy ip6tables-legacy; do
+	$iptables -A FORWARD -i "$DEVICE" -j ACCEPT
+	$iptables -t mangle -A POSTROUTING -p tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu
+	$iptables -t nat -A POSTROUTING -o eth0 -j MASQUERADE
+done
 for pair in $TRANSLATIONS; do
 	iptables-legacy -t nat -A PREROUTING -i "$DEVICE" -d "${pair#*=}" -j NETMAP --to "${pair%=*}"
 done
