@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/routefence/routefence/firewall"
@@ -141,5 +142,16 @@ func TestInCompanyNothingIsTakenAway(t *testing.T) {
 	b.Pass()
 	if d := b.document(); !d.Ready || len(b.r.state.Adopted()) != 1 {
 		t.Errorf("alone: ready %v (%s), fenced %v", d.Ready, d.Message, b.r.state.Adopted())
+	}
+}
+
+// TestRenamedToATunnelEndsReadiness: a name makes a tunnel, so what is left to fence is nothing, and the state must not be content.
+func TestRenamedToATunnelEndsReadiness(t *testing.T) {
+	b := newBench("10.250.0.0/16")
+	b.Pass()
+	b.r.state.Links[1].Name = "tun0"
+	b.Pass()
+	if d := b.document(); d.Ready || d.Reason != LayerMissing || !strings.Contains(d.Message, "no interface matches --fence-interfaces=eth0") {
+		t.Errorf("ready %v, %s: %s", d.Ready, d.Reason, d.Message)
 	}
 }
