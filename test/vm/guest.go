@@ -55,6 +55,11 @@ var guests = []guest{
 	},
 }
 
+// unfit is what user-mode Linux 6.1 says before it gives up on a processor with more state than it has room for (AMX).
+const unfit = "fp regs failed"
+
+var errUnfit = errors.New("the kernel is not fit for this machine's processor")
+
 // boot runs a guest to its end and returns how its tests fared. Whatever happens, no process of it is left.
 func boot(ctx context.Context, g guest, k kernel, image, folder string) (report, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, g.limit, fmt.Errorf("guest %s has reached its limit of %v", g.name, g.limit))
@@ -85,7 +90,11 @@ func boot(ctx context.Context, g guest, k kernel, image, folder string) (report,
 	r := listen(console, os.Stdout, g.name)
 	err = cmd.Wait()
 	if r.booted == 0 {
-		fmt.Println(strings.Join(r.prologue, "\n"))
+		said := strings.Join(r.prologue, "\n")
+		if strings.Contains(said, unfit) {
+			return r, errUnfit
+		}
+		fmt.Println(said)
 	}
 	if ctx.Err() != nil {
 		return r, context.Cause(ctx)

@@ -42,10 +42,19 @@ func (s selection) carryOut(ctx context.Context) error {
 		return err
 	}
 	var failed error
-	for _, g := range guests {
-		if jobs := s.jobs(g); len(jobs) > 0 && ctx.Err() == nil {
-			failed = errors.Join(failed, g.run(ctx, jobs))
+	var left []job
+	for i, g := range guests {
+		jobs := append(s.jobs(g), left...)
+		left = nil
+		if len(jobs) == 0 || ctx.Err() != nil {
+			continue
 		}
+		err := g.run(ctx, jobs)
+		if errors.Is(err, errUnfit) && s.guest == "" && i < len(guests)-1 {
+			fmt.Printf("guest %s: %v; its tests go to guest %s\n", g.name, err, guests[i+1].name)
+			left, err = jobs, nil
+		}
+		failed = errors.Join(failed, err)
 	}
 	return errors.Join(failed, ctx.Err())
 }
