@@ -53,12 +53,14 @@ test: ## run all tests with the race detector (root; minutes)
 	@test/deps.sh test
 	@test/deps.sh image-test
 	@test/deps.sh test-vm
+	@test/deps.sh e2e
 	@$(MAKE) --no-print-directory build
 	go build -race ./...
 	go test -race -count=1 -p 1 -timeout 15m ./...
 	@$(MAKE) --no-print-directory apiserver
 	go build -o bin/vm ./test/vm
 	bin/vm
+	@$(MAKE) --no-print-directory e2e
 
 test-vm: ## run all tests that make sense there in guests with Debian's kernels (long minutes)
 	@test/deps.sh test-vm
