@@ -30,7 +30,8 @@ build: $(BINARIES) ## build the binaries into bin/
 
 # Phony: go itself knows best what is up to date.
 $(BINARIES): bin/%:
-	CGO_ENABLED=0 go build -trimpath $(GOFLAGS_BUILD) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+	@echo "go build -o $@ ./cmd/$*   (with the flags in image/goflags)"
+	@CGO_ENABLED=0 go build -trimpath $(GOFLAGS_BUILD) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 image: ## build the container image with docker, podman or buildah (PLATFORMS=linux/amd64,linux/arm64)
 	@VERSION='$(VERSION)' COMMIT='$(COMMIT)' PLATFORMS='$(PLATFORMS)' image/build.sh '$(IMAGE)'

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binary = filepath.Join(dir, "routefence")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "../../cmd/routefence")
+	build := exec.Command("go", append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", binary}, append(shippedFlags(), "../../cmd/routefence")...)...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	code := 1
@@ -33,6 +33,15 @@ func TestMain(m *testing.M) {
 	}
 	os.RemoveAll(dir)
 	os.Exit(code)
+}
+
+// shippedFlags are those that the shipped binaries are built with, besides.
+func shippedFlags() []string {
+	data, err := os.ReadFile("../../image/goflags")
+	if err != nil {
+		panic(err)
+	}
+	return slices.DeleteFunc(strings.Fields(string(data)), func(word string) bool { return !strings.HasPrefix(word, "-") })
 }
 
 // pod makes the calling thread's namespace look like a pod.
