@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -44,6 +45,13 @@ out, 1 if not within --timeout. It waits for every source to be read once. Wheth
 func install(ctx context.Context, c agentConfig, timeout time.Duration) error {
 	// It lives for a moment only, and pods wait for it: with ten thousand networks collecting garbage took an eighth of that.
 	debug.SetGCPercent(400)
+	// Before its first program a Go process finds out, by starting one, whether the kernel has file descriptors for processes. Meanwhile
+	// there is something else to do.
+	go func() {
+		if p, err := os.FindProcess(os.Getpid()); err == nil {
+			_ = p.Release()
+		}
+	}()
 	a, err := assemble(c)
 	if err != nil {
 		return err

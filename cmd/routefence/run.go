@@ -48,9 +48,11 @@ The fence covers the union of all sources; at least one of --node-networks, --sh
 
 // assembly is an agent with all of its edges.
 type assembly struct {
-	agent   *agent.Agent
-	metrics *health.Metrics
-	events  []agent.Events
+	agent    *agent.Agent
+	firewall *xtables.Kernel
+	events   []agent.Events
+	// passed is told of every pass. It may be set until the agent runs.
+	passed func(time.Duration)
 }
 
 // sourcePoll is how often a file is read without an event.
@@ -66,18 +68,16 @@ func assemble(c agentConfig) (*assembly, error) {
 		return nil, &exitError{exitFailed, err}
 	}
 	x := xtables.New(c.firewall, nfnetlink.Conn{}, c.log)
-	var a assembly
+	a := assembly{firewall: x, passed: func(time.Duration) {}}
 	if e, err := rtnl.Subscribe(); err == nil {
 		a.events = append(a.events, e)
 	} else {
 		c.log.Warn("no routing events: changes are only found by resync", zap.Error(err))
 	}
 	a.events = append(a.events, nfnetlink.Conn{}, xtables.Legacy{})
-	a.metrics = health.NewMetrics(buildLabels(), x)
-	c.Config.Passed = a.metrics.Passed
+	c.Config.Passed = func(d time.Duration) { a.passed(d) }
 	c.Config.Alone = new(claim).alone
 	a.agent = agent.New(c.Config, agent.Kernel{Routes: r, Firewall: x, Connections: conns}, c.sources(), c.log)
-	a.metrics.Watch(a.agent)
 	return &a, nil
 }
 
@@ -101,13 +101,16 @@ func runAgent(ctx context.Context, c agentConfig) error {
 	if err != nil {
 		return err
 	}
+	metrics := health.NewMetrics(buildLabels(), a.firewall)
+	metrics.Watch(a.agent)
+	a.passed = metrics.Passed
 	c.log.Info("starting", zap.Any("version", buildLabels()), zap.String("listen", c.listen))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		if err := serve(ctx, c.listen, health.Handler(a.agent, a.metrics)); err != nil {
+		if err := serve(ctx, c.listen, health.Handler(a.agent, metrics)); err != nil {
 			cancel(err)
 		}
 	}()
