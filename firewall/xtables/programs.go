@@ -13,6 +13,7 @@ import (
 
 	"github.com/routefence/routefence/firewall"
 	"github.com/routefence/routefence/policy"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -177,33 +178,88 @@ func runAll(jobs []job) []outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
 	defer cancel()
 	out := make([]outcome, len(jobs))
-	running := make([]*exec.Cmd, len(jobs))
-	printed := make([]struct{ stdout, stderr bytes.Buffer }, len(jobs))
+	running := make([]*started, len(jobs))
 	for i, j := range jobs {
-		cmd := exec.CommandContext(ctx, j.path, j.args...)
-		cmd.WaitDelay = time.Second
-		cmd.Stdin = bytes.NewReader(j.input)
-		cmd.Stdout, cmd.Stderr = &printed[i].stdout, &printed[i].stderr
-		if out[i].err = cmd.Start(); out[i].err == nil {
-			running[i] = cmd
-		}
+		running[i], out[i].err = start(ctx, j)
 	}
-	for i, cmd := range running {
-		if cmd != nil {
-			out[i].err = cmd.Wait()
+	for i, p := range running {
+		var said string
+		if p != nil {
+			out[i].err = p.cmd.Wait()
+			out[i].printed, said = p.close()
 		}
 		if out[i].err == nil {
-			out[i].printed = printed[i].stdout.Bytes()
 			continue
 		}
+		out[i].printed = nil
 		what := strings.Join(append([]string{filepath.Base(jobs[i].path)}, jobs[i].args...), " ")
 		if ctx.Err() != nil {
 			out[i].err = fmt.Errorf("%s: ended after %s without an answer (is the xtables lock held?): %w", what, runLimit, errLocked)
 		} else {
-			out[i].err = fmt.Errorf("%s: %w", what, explain(jobs[i].backend, strings.TrimSpace(printed[i].stderr.String()), out[i].err))
+			out[i].err = fmt.Errorf("%s: %w", what, explain(jobs[i].backend, strings.TrimSpace(said), out[i].err))
 		}
 	}
 	return out
+}
+
+// started is a program that runs. What it reads and prints stands in files in memory: pipes need a goroutine each to fill and to empty
+// them, which takes longer than some of these programs.
+type started struct {
+	cmd                   *exec.Cmd
+	stdin, stdout, stderr *os.File
+}
+
+func start(ctx context.Context, j job) (*started, error) {
+	p := &started{cmd: exec.CommandContext(ctx, j.path, j.args...)}
+	var err error
+	for _, f := range []struct {
+		to      **os.File
+		content []byte
+	}{{&p.stdin, j.input}, {&p.stdout, nil}, {&p.stderr, nil}} {
+		if *f.to, err = scratch(f.content); err != nil {
+			p.close()
+			return nil, err
+		}
+	}
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = p.stdin, p.stdout, p.stderr
+	if err := p.cmd.Start(); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// scratch returns a file in memory that is read from its start.
+func scratch(content []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("routefence", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make a file in memory: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "memory")
+	if _, err := f.WriteAt(content, 0); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("write to a file in memory: %w", err)
+	}
+	return f, nil
+}
+
+// close returns what was printed and frees the files.
+func (p *started) close() (stdout []byte, stderr string) {
+	stdout, said := contents(p.stdout), contents(p.stderr)
+	for _, f := range []*os.File{p.stdin, p.stdout, p.stderr} {
+		_ = f.Close() // of one that is nil, too
+	}
+	return stdout, string(said)
+}
+
+func contents(f *os.File) []byte {
+	info, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	out := make([]byte, info.Size())
+	n, _ := f.ReadAt(out, 0)
+	return out[:n]
 }
 
 // explain adds what is known about a failure to what the program said.
