@@ -76,3 +76,27 @@ func connect(t *testing.T, peer netip.Addr) int {
 	}
 	return c
 }
+
+// TestNone: a new namespace has no TCP socket; one of either family, connected or not, is some.
+func TestNone(t *testing.T) {
+	netns.Enter(t)
+	if !none() {
+		t.Error("a new namespace has sockets")
+	}
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		s, err := unix.Socket(family, unix.SOCK_STREAM, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Listen(s, 1); err != nil {
+			t.Fatal(err)
+		}
+		if none() {
+			t.Errorf("family %d: a socket that listens is not seen", family)
+		}
+		unix.Close(s)
+		if !none() {
+			t.Errorf("family %d: a closed socket is still seen", family)
+		}
+	}
+}
