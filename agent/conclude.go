@@ -37,7 +37,9 @@ func (a *Agent) conclude(reports []shoot.Report, o observation, p plan, applyErr
 	s.err = errors.Join(readErr, applyErr)
 	// A read that failed may succeed next time; a table known to be beyond reading has changed, and what was read of it is void.
 	transient := readErr != nil && !o.firewall.Broken(p.policy)
-	if last := a.State(); transient && last.VerifiedAt != nil && a.memory.last.equal(p.wanted) {
+	// Nor does what was read before count if one layer could be read, and something is missing there.
+	lacking := len(p.routes)+len(p.firewall) > 0
+	if last := a.State(); transient && !lacking && last.VerifiedAt != nil && a.memory.last.equal(p.wanted) {
 		return last.renewed(s)
 	}
 	d.Networks = a.networks(reports, o, p)

@@ -138,7 +138,11 @@ func (a *Agent) plan(reports []shoot.Report, o observation) plan {
 	if a.Translation == FollowTranslation {
 		p.translations = toNodes(o.firewall.Translations(p.policy), a.allLifelines())
 		if blind {
-			p.translations = a.memory.last.translations
+			known := a.memory.last.translations
+			if len(known) == 0 { // what an earlier process made the routes for; which network becomes which they do not tell
+				known = o.routes.Translating()
+			}
+			p.translations = joined(known, p.translations)
 		}
 	}
 	possible := without(p.policy, p.absent)
@@ -150,8 +154,8 @@ func (a *Agent) plan(reports []shoot.Report, o observation) plan {
 			p.routes = slices.DeleteFunc(p.routes, routes.Change.Removes)
 		}
 	}
-	// Rules made without a look at the links must not replace those that an earlier process made with one.
-	if o.firewallErr == nil && (len(links.Links) > 0 || len(o.firewall.Adopted()) == 0) {
+	// Rules made without a look at the links must not replace those that an earlier process made with one, whatever is left of them.
+	if o.firewallErr == nil && (len(links.Links) > 0 || len(firewall.Remove(o.firewall)) == 0) {
 		rules := firewall.Desired(possible, a.options(p, o, links))
 		p.firewall = firewall.Diff(rules, o.firewall)
 		p.degraded = rules.Degraded
@@ -187,6 +191,17 @@ func toNodes(translations []policy.Translation, lifelines []policy.Lifeline) []p
 	return slices.DeleteFunc(translations, func(t policy.Translation) bool {
 		return slices.ContainsFunc(lifelines, func(l policy.Lifeline) bool { return t.To.Contains(l.Addr) })
 	})
+}
+
+// joined returns translations, each once. What is not seen of them may stand all the same, and what the readable backend shows counts.
+func joined(lists ...[]policy.Translation) []policy.Translation {
+	var out []policy.Translation
+	for _, t := range slices.Concat(lists...) {
+		if !slices.ContainsFunc(out, func(o policy.Translation) bool { return o.From == t.From && o.To == t.To }) {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 func (a *Agent) options(p plan, o observation, links routes.State) firewall.Options {

@@ -155,3 +155,50 @@ func TestRenamedToATunnelEndsReadiness(t *testing.T) {
 		t.Errorf("ready %v, %s: %s", d.Ready, d.Reason, d.Message)
 	}
 }
+
+// TestAMissingLayerEndsReadinessThoughTheOtherIsUnread: the lease is for what nobody can read, not for what was read as missing.
+func TestAMissingLayerEndsReadinessThoughTheOtherIsUnread(t *testing.T) {
+	b := newBench("10.250.0.0/16")
+	b.Pass()
+	b.r.state.Routes = slices.DeleteFunc(b.r.state.Routes, func(r routes.Route) bool { return r.Ours() })
+	b.r.applyErr, b.f.listErr = errors.New("refused"), errors.New("busy")
+	b.Pass()
+	if d := b.document(); d.Ready {
+		t.Errorf("ready: %s", d.Message)
+	}
+}
+
+// TestReadableTranslationCountsThoughTheOtherBackendIsUnread: nor does a restart forget those that the routes are made for.
+func TestReadableTranslationCountsThoughTheOtherBackendIsUnread(t *testing.T) {
+	b := translating(t)
+	b.memory = memory{}
+	b.f.snapshot.Blind = map[policy.Family]error{policy.IPv4: errors.New("the fault")}
+	delete(b.f.snapshot.Tables, firewall.Table{Family: policy.IPv4, Name: "nat"})
+	b.f.applyErr = errors.New("busy")
+	b.Pass()
+	if n := len(b.memory.last.translations); n != 1 {
+		t.Errorf("after a restart: %d translations", n)
+	}
+	b.f.applyErr = nil
+	b.f.nat[0].Dst.Prefix = netip.MustParsePrefix("10.250.0.0/17")
+	b.f.mapNat()
+	b.f.snapshot.Blind = map[policy.Family]error{policy.IPv4: errors.New("the fault")}
+	b.Pass()
+	if n := len(b.memory.last.translations); n != 2 {
+		t.Errorf("after another one came: %d translations", n)
+	}
+}
+
+// TestUnreadRoutesLeaveWhatOthersLeft: somebody emptied our chain in filter, which tells the networks; mangle still holds them.
+func TestUnreadRoutesLeaveWhatOthersLeft(t *testing.T) {
+	b := newBench("10.250.0.0/16")
+	b.Pass()
+	b.memory = memory{}
+	b.f.snapshot.Tables[firewall.Table{Family: policy.IPv4, Name: "filter"}][firewall.ChainName] = firewall.Chain{}
+	b.r.listErr = errors.New("the fault")
+	writes := b.f.writes
+	b.Pass()
+	if b.f.writes != writes {
+		t.Error("the firewall was rewritten by a process that has not seen the links")
+	}
+}
