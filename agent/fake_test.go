@@ -9,6 +9,7 @@ import (
 	"github.com/routefence/routefence/policy"
 	"github.com/routefence/routefence/routes"
 	"github.com/routefence/routefence/shoot"
+	"golang.org/x/sys/unix"
 )
 
 // The fakes stand in for a kernel that fails on demand, which the real one cannot be made to do. What a healthy kernel does
@@ -34,23 +35,42 @@ func (f *fakeRoutes) Apply(changes []routes.Change) error {
 	}
 	for _, c := range changes {
 		f.writes++
-		switch c.Op {
-		case routes.AddRoute:
-			f.state.Routes = append(f.state.Routes, c.Route)
-		case routes.DelRoute:
-			f.state.Routes = slices.DeleteFunc(f.state.Routes, func(r routes.Route) bool { return r.Dst == c.Route.Dst && r.Table == c.Route.Table })
-		case routes.AddRule:
-			f.state.Rules = append(f.state.Rules, c.Rule)
-			slices.SortStableFunc(f.state.Rules, func(a, b routes.Rule) int { return int(a.Priority) - int(b.Priority) })
-		case routes.DelRule:
-			f.state.Rules = slices.DeleteFunc(f.state.Rules, func(r routes.Rule) bool { return r == c.Rule })
-		case routes.SetGroup:
-			for i := range f.state.Links {
-				if f.state.Links[i].Name == c.Link.Name {
-					f.state.Links[i].Group = c.Group
-				}
-			}
+		if err := f.make(c); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// make makes one change as the kernel does, which holds one route for a table, a destination and a metric.
+func (f *fakeRoutes) make(c routes.Change) error {
+	there := func(r routes.Route) bool {
+		return r.Dst == c.Route.Dst && r.Table == c.Route.Table && r.Metric == c.Route.Metric
+	}
+	link := slices.IndexFunc(f.state.Links, func(l routes.Link) bool { return l.Name == c.Link.Name })
+	switch c.Op {
+	case routes.AddRoute:
+		if slices.ContainsFunc(f.state.Routes, there) {
+			return unix.EEXIST
+		}
+		f.state.Routes = append(f.state.Routes, c.Route)
+	case routes.ReplaceRoute:
+		f.state.Routes = append(slices.DeleteFunc(f.state.Routes, there), c.Route)
+	case routes.DelRoute:
+		f.state.Routes = slices.DeleteFunc(f.state.Routes, there)
+	case routes.AddRule:
+		f.state.Rules = append(f.state.Rules, c.Rule)
+		slices.SortStableFunc(f.state.Rules, func(a, b routes.Rule) int { return int(a.Priority) - int(b.Priority) })
+	case routes.DelRule:
+		if i := slices.Index(f.state.Rules, c.Rule); i >= 0 {
+			f.state.Rules = slices.Delete(f.state.Rules, i, i+1)
+		}
+	case routes.SaveGroup:
+		f.state.Links[link].Saved = &c.Group
+	case routes.ForgetGroup:
+		f.state.Links[link].Saved = nil
+	case routes.SetGroup:
+		f.state.Links[link].Group = c.Group
 	}
 	return nil
 }
