@@ -1,7 +1,6 @@
 package sockets
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routefence/routefence/netattr"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -93,40 +93,28 @@ func peersOf(m []byte) (p peers) {
 	if len(m) < headerSize {
 		return p
 	}
-	each(m[headerSize:], func(kind uint16, tuple []byte) {
+	for kind, tuple := range netattr.All(m[headerSize:]) {
 		switch kind {
 		case nl.CTA_TUPLE_ORIG:
 			p.asked = addressIn(tuple, destination)
 		case nl.CTA_TUPLE_REPLY:
 			p.reached = addressIn(tuple, source)
 		}
-	})
+	}
 	return p
 }
 
 // addressIn returns one end of a tuple. IPv4's attributes are numbered 1 and 2, IPv6's 3 and 4.
 func addressIn(tuple []byte, end uint16) (out netip.Addr) {
-	each(tuple, func(kind uint16, ends []byte) {
+	for kind, ends := range netattr.All(tuple) {
 		if kind != tupleIP {
-			return
+			continue
 		}
-		each(ends, func(kind uint16, addr []byte) {
+		for kind, addr := range netattr.All(ends) {
 			if kind == end || kind == end+2 {
 				out, _ = netip.AddrFromSlice(addr)
 			}
-		})
-	})
-	return out
-}
-
-// each walks over netlink attributes, up to the first that is no such thing.
-func each(b []byte, f func(kind uint16, v []byte)) {
-	for len(b) >= unix.SizeofRtAttr {
-		size := int(binary.NativeEndian.Uint16(b))
-		if size < unix.SizeofRtAttr || size > len(b) {
-			return
 		}
-		f(binary.NativeEndian.Uint16(b[2:])&nl.NLA_TYPE_MASK, b[unix.SizeofRtAttr:size])
-		b = b[min(len(b), (size+3)&^3):]
 	}
+	return out
 }

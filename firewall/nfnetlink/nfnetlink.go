@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/routefence/routefence/firewall"
+	"github.com/routefence/routefence/netattr"
 	"github.com/routefence/routefence/policy"
 )
 
@@ -196,24 +196,7 @@ func attributes(message []byte) map[uint16][]byte {
 
 // nested returns the attributes in data by their kind.
 func nested(data []byte) map[uint16][]byte {
-	return maps.Collect(split(data))
-}
-
-// split goes over the attributes in data. Flags of the type, such as the one for network byte order, are taken off.
-func split(data []byte) iter.Seq2[uint16, []byte] {
-	return func(yield func(kind uint16, value []byte) bool) {
-		native := nl.NativeEndian()
-		for len(data) >= unix.SizeofRtAttr {
-			length := int(native.Uint16(data))
-			if length < unix.SizeofRtAttr || length > len(data) {
-				return
-			}
-			if !yield(native.Uint16(data[2:])&nl.NLA_TYPE_MASK, data[unix.SizeofRtAttr:length]) {
-				return
-			}
-			data = data[min(len(data), (length+unix.RTA_ALIGNTO-1)&^(unix.RTA_ALIGNTO-1)):]
-		}
-	}
+	return maps.Collect(netattr.All(data))
 }
 
 func text(value []byte) string { return strings.TrimRight(string(value), "\x00") }

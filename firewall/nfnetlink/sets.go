@@ -1,7 +1,6 @@
 package nfnetlink
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/routefence/routefence/firewall"
+	"github.com/routefence/routefence/netattr"
 	"github.com/routefence/routefence/policy"
 )
 
@@ -97,7 +97,7 @@ func digest(s *nl.NetlinkSocket) (uint64, error) {
 
 // appendMembers adds the members that a list of entries holds. There may be ten thousand: nothing is allocated for one.
 func appendMembers(out []netip.Prefix, entries []byte) []netip.Prefix {
-	for _, entry := range split(entries) {
+	for _, entry := range netattr.All(entries) {
 		if p, ok := member(entry); ok {
 			out = append(out, p)
 		}
@@ -108,12 +108,12 @@ func appendMembers(out []netip.Prefix, entries []byte) []netip.Prefix {
 func member(entry []byte) (p netip.Prefix, ok bool) {
 	var addr netip.Addr
 	bits := -1
-	for kind, value := range split(entry) {
+	for kind, value := range netattr.All(entry) {
 		switch {
 		case kind == nl.IPSET_ATTR_CADT_FLAGS && len(value) == 4 && value[3]&nl.IPSET_FLAG_NOMATCH != 0:
 			return p, false
 		case kind == nl.IPSET_ATTR_IP:
-			for _, address := range split(value) {
+			for _, address := range netattr.All(value) {
 				addr, ok = netip.AddrFromSlice(address)
 			}
 		case kind == nl.IPSET_ATTR_CIDR && len(value) == 1:
@@ -168,9 +168,9 @@ func changeMany(command int, set string, members []netip.Prefix) error {
 		if p.Addr().Is6() {
 			kind = nl.IPSET_ATTR_IPADDR_IPV6
 		}
-		addr := appendAttribute(nil, kind|bigEndian, p.Addr().AsSlice())
-		entry := appendAttribute(appendAttribute(nil, nl.IPSET_ATTR_IP|nested, addr), nl.IPSET_ATTR_CIDR, []byte{byte(p.Bits())})
-		list = appendAttribute(list, nl.IPSET_ATTR_DATA|nested, entry)
+		addr := netattr.Append(nil, kind|bigEndian, p.Addr().AsSlice())
+		entry := netattr.Append(netattr.Append(nil, nl.IPSET_ATTR_IP|nested, addr), nl.IPSET_ATTR_CIDR, []byte{byte(p.Bits())})
+		list = netattr.Append(list, nl.IPSET_ATTR_DATA|nested, entry)
 	}
 	r := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_IPSET<<8|command, unix.NLM_F_ACK)
 	r.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: nl.NFNETLINK_V0})
@@ -184,17 +184,6 @@ func changeMany(command int, set string, members []netip.Prefix) error {
 		return nl.IPSetError(errno)
 	}
 	return err
-}
-
-// appendAttribute adds an attribute, padded to whole words.
-func appendAttribute(out []byte, kind uint16, value []byte) []byte {
-	out = binary.NativeEndian.AppendUint16(out, uint16(unix.SizeofRtAttr+len(value)))
-	out = binary.NativeEndian.AppendUint16(out, kind)
-	out = append(out, value...)
-	for len(out)%unix.RTA_ALIGNTO != 0 {
-		out = append(out, 0)
-	}
-	return out
 }
 
 func destroySet(c firewall.SetDestroy) error {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/routefence/routefence/netattr"
 	"github.com/routefence/routefence/routes"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -16,8 +17,8 @@ import (
 // their answers, which take about 800 bytes of its 208 KiB (net.core.rmem_default) each.
 const batchSize = 64
 
-// flags say how the kernel is to take a route.
-var flags = map[routes.Op]uint16{
+// howToTake are the flags that say how the kernel is to take a route.
+var howToTake = map[routes.Op]uint16{
 	// No exception for EEXIST: the list had no such route of ours, so its place is taken by a foreign one, which stays.
 	routes.AddRoute:     unix.NLM_F_CREATE | unix.NLM_F_EXCL,
 	routes.ReplaceRoute: unix.NLM_F_CREATE | unix.NLM_F_REPLACE,
@@ -130,7 +131,7 @@ func appendRoute(out []byte, seq uint32, c routes.Change) []byte {
 	order := binary.NativeEndian
 	out = order.AppendUint32(out, 0) // the length, in the end
 	out = order.AppendUint16(out, kind)
-	out = order.AppendUint16(out, unix.NLM_F_REQUEST|unix.NLM_F_ACK|flags[c.Op])
+	out = order.AppendUint16(out, unix.NLM_F_REQUEST|unix.NLM_F_ACK|howToTake[c.Op])
 	out = order.AppendUint32(out, seq)
 	out = order.AppendUint32(out, 0)
 
@@ -147,10 +148,10 @@ func appendRoute(out []byte, seq uint32, c routes.Change) []byte {
 	out = append(out, uint8(familyNumber(r.Family)), uint8(r.Dst.Bits()), 0, 0, unix.RT_TABLE_UNSPEC, r.Protocol, scope, uint8(r.Type))
 	out = order.AppendUint32(out, hopFlags)
 	out = appendAddr(out, unix.RTA_DST, r.Dst.Addr())
-	out = appendNumber(out, unix.RTA_TABLE, r.Table)
-	out = appendNumber(out, unix.RTA_PRIORITY, r.Metric)
+	out = netattr.AppendNumber(out, unix.RTA_TABLE, r.Table)
+	out = netattr.AppendNumber(out, unix.RTA_PRIORITY, r.Metric)
 	if hop.Link != 0 {
-		out = appendNumber(out, unix.RTA_OIF, uint32(hop.Link))
+		out = netattr.AppendNumber(out, unix.RTA_OIF, uint32(hop.Link))
 		out = appendAddr(out, unix.RTA_PREFSRC, r.Src)
 		out = appendAddr(out, unix.RTA_GATEWAY, hop.Gateway)
 	}
@@ -158,18 +159,10 @@ func appendRoute(out []byte, seq uint32, c routes.Change) []byte {
 	return out
 }
 
-// appendAddr adds an address, unless it is the zero one. Addresses of both families fill whole words, so nothing needs padding.
+// appendAddr adds an address, unless it is the zero one.
 func appendAddr(out []byte, kind uint16, a netip.Addr) []byte {
 	if !a.IsValid() {
 		return out
 	}
-	out = binary.NativeEndian.AppendUint16(out, uint16(unix.SizeofRtAttr+a.BitLen()/8))
-	out = binary.NativeEndian.AppendUint16(out, kind)
-	return append(out, a.AsSlice()...)
-}
-
-func appendNumber(out []byte, kind uint16, n uint32) []byte {
-	out = binary.NativeEndian.AppendUint16(out, unix.SizeofRtAttr+4)
-	out = binary.NativeEndian.AppendUint16(out, kind)
-	return binary.NativeEndian.AppendUint32(out, n)
+	return netattr.Append(out, kind, a.AsSlice())
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/routefence/routefence/netattr"
 	"github.com/routefence/routefence/policy"
 	"github.com/routefence/routefence/routes"
 	"github.com/vishvananda/netlink"
@@ -36,19 +37,6 @@ func (k *Kernel) dump(kind int, family policy.Family, f func(msg *nl.RtMsg, attr
 	return errors.Join(err, bad)
 }
 
-// attributes walks over netlink attributes without allocating.
-func attributes(b []byte, f func(kind uint16, v []byte)) error {
-	for len(b) >= unix.SizeofRtAttr {
-		size := int(binary.NativeEndian.Uint16(b))
-		if size < unix.SizeofRtAttr || size > len(b) {
-			return fmt.Errorf("netlink attribute of %d bytes in %d", size, len(b))
-		}
-		f(binary.NativeEndian.Uint16(b[2:])&nl.NLA_TYPE_MASK, b[unix.SizeofRtAttr:size])
-		b = b[min(len(b), (size+3)&^3):]
-	}
-	return nil
-}
-
 func u32(v []byte) uint32 {
 	if len(v) < 4 {
 		return 0
@@ -69,17 +57,17 @@ func (k *Kernel) dumpRules(f policy.Family, s *routes.State) error {
 		r := routes.Rule{Family: f, Action: routes.Action(msg.Type), Table: uint32(msg.Table), TOS: msg.Tos,
 			Invert: msg.Flags&netlink.FibRuleInvert != 0}
 		var more []string
-		err := attributes(attrs, func(kind uint16, v []byte) {
+		for kind, v := range netattr.All(attrs) {
 			if !ruleAttribute(&r, msg, kind, v) {
 				more = append(more, furtherSelector(kind, v))
 			}
-		})
+		}
 		if r.Action != routes.ActLookup {
 			r.Table = 0
 		}
 		r.More = strings.Join(more, " ")
 		s.Rules = append(s.Rules, r)
-		return err
+		return netattr.Check(attrs)
 	})
 }
 
@@ -148,7 +136,7 @@ func (k *Kernel) dumpRoutes(f policy.Family, s *routes.State) error {
 			dst = netip.IPv6Unspecified()
 		}
 		var bad error
-		err := attributes(attrs, func(kind uint16, v []byte) {
+		for kind, v := range netattr.All(attrs) {
 			switch kind {
 			case unix.RTA_DST:
 				dst = addr(v)
@@ -169,13 +157,13 @@ func (k *Kernel) dumpRoutes(f policy.Family, s *routes.State) error {
 			case unix.RTA_MULTIPATH:
 				r.Hops, bad = multipath(v)
 			}
-		})
+		}
 		r.Dst = netip.PrefixFrom(dst, int(msg.Dst_len))
 		if hop.Link != 0 && len(r.Hops) == 0 {
 			r.Hops = []routes.Hop{hop}
 		}
 		s.Routes = append(s.Routes, r)
-		return errors.Join(err, bad)
+		return errors.Join(netattr.Check(attrs), bad)
 	})
 }
 
@@ -195,14 +183,16 @@ func multipath(b []byte) ([]routes.Hop, error) {
 			return hops, fmt.Errorf("next hop of %d bytes in %d", size, len(b))
 		}
 		h := routes.Hop{Link: int(u32(b[4:])), Dead: b[2]&unix.RTNH_F_DEAD != 0}
-		if err := attributes(b[unix.SizeofRtNexthop:size], func(kind uint16, v []byte) {
+		attrs := b[unix.SizeofRtNexthop:size]
+		for kind, v := range netattr.All(attrs) {
 			switch kind {
 			case unix.RTA_GATEWAY:
 				h.Gateway = addr(v)
 			case unix.RTA_VIA:
 				h.Gateway = via(v)
 			}
-		}); err != nil {
+		}
+		if err := netattr.Check(attrs); err != nil {
 			return hops, err
 		}
 		hops = append(hops, h)

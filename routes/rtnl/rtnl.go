@@ -123,7 +123,7 @@ func (k *Kernel) Apply(changes []routes.Change) error {
 	added := true
 	for len(changes) > 0 && (added || !changes[0].Removes()) {
 		now := leading(changes)
-		for i, err := range k.make(now) {
+		for i, err := range k.write(now) {
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w%s", now[i], err, hint(err)))
 				added = added && now[i].Removes()
@@ -143,7 +143,7 @@ func leading(changes []routes.Change) []routes.Change {
 	return changes[:max(1, n)]
 }
 
-func (k *Kernel) make(changes []routes.Change) []error {
+func (k *Kernel) write(changes []routes.Change) []error {
 	if changes[0].OfRoute() {
 		return k.batch(changes)
 	}

@@ -17,7 +17,7 @@ const module = "github.com/routefence/routefence/"
 
 // pure packages decide and never act: no clock, no goroutine, no kernel. They may import the standard library less what
 // acts, each other, and libraries that only compute.
-var pure = []string{"policy", "ranges", "shoot", "routes", "firewall", "verdict", "explain", "selftest", "check", "inject", "lint", "pki", "manifest"}
+var pure = []string{"policy", "ranges", "netattr", "shoot", "routes", "firewall", "verdict", "explain", "selftest", "check", "inject", "lint", "pki", "manifest"}
 
 // computing are the libraries that pure packages may use.
 var computing = []string{"go4.org/netipx", "go.yaml.in/yaml/", "sigs.k8s.io/yaml", "k8s.io/apimachinery/pkg/api/resource",
