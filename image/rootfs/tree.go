@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routefence/routefence/image/pattern"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,8 +42,8 @@ func (t *tree) used() []deb {
 }
 
 // addMatching adds the files of a pattern with braces. A pattern without a file is an error: the package is not what it was.
-func (t *tree) addMatching(pattern string) error {
-	for _, p := range braces(pattern) {
+func (t *tree) addMatching(wanted string) error {
+	for _, p := range pattern.Expand(wanted) {
 		found := false
 		for _, d := range t.debs {
 			paths, err := filepath.Glob(filepath.Join(d.root, p))
@@ -64,20 +65,6 @@ func (t *tree) addMatching(pattern string) error {
 		}
 	}
 	return nil
-}
-
-// braces expands {a,b} as a shell does.
-func braces(pattern string) []string {
-	before, rest, found := strings.Cut(pattern, "{")
-	if !found {
-		return []string{pattern}
-	}
-	choices, after, _ := strings.Cut(rest, "}")
-	var out []string
-	for choice := range strings.SplitSeq(choices, ",") {
-		out = append(out, braces(before+choice+after)...)
-	}
-	return out
 }
 
 // add adds one file of a package, with the copyright of the package and, of a link, what it leads to.

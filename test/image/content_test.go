@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/routefence/routefence/image/pattern"
 )
 
 // maxSize is what an image may be, uncompressed, in bytes.
@@ -69,25 +71,11 @@ func documented(t *testing.T) []string {
 			continue
 		}
 		for _, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
-			out = append(out, braces(quoted[1])...)
+			out = append(out, pattern.Expand(quoted[1])...)
 		}
 	}
 	if len(out) < 20 {
 		t.Fatalf("docs/image.md: only %d patterns of files", len(out))
-	}
-	return out
-}
-
-// braces expands {a,b} as a shell does.
-func braces(pattern string) []string {
-	before, rest, found := strings.Cut(pattern, "{")
-	if !found {
-		return []string{pattern}
-	}
-	choices, after, _ := strings.Cut(rest, "}")
-	var out []string
-	for choice := range strings.SplitSeq(choices, ",") {
-		out = append(out, braces(before+choice+after)...)
 	}
 	return out
 }
