@@ -27,8 +27,8 @@ var namespace = routes.State{Links: []routes.Link{
 	{Index: 15, Name: "port", Master: 7, Twin: 16},
 	{Index: 16, Name: "behind", Twin: 15},
 	{Index: 17, Name: "aside", Twin: 18}, {Index: 18, Name: "asides", Twin: 17},
-	{Index: 19, Name: "tun4", Lower: 2, Plain: true}, // a macvlan under a tunnel's name
-	{Index: 20, Name: "bond0.5", Lower: 3, Plain: true},
+	{Index: 19, Name: "tun4", Lower: 2, Kind: "macvlan"}, // a macvlan under a tunnel's name
+	{Index: 20, Name: "bond0.5", Lower: 3, Kind: "vlan"},
 	{Index: 12, Name: "vx0", Peer: netip.MustParseAddr("10.250.3.6")},
 }}
 

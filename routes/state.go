@@ -71,8 +71,8 @@ type Link struct {
 	Lower, Master int
 	// Twin is the index of the other end of a veth pair, if that is in this namespace too: what is sent here comes in there.
 	Twin int
-	// Plain links send packets as they are given: macvlan, ipvlan, vlan, bridge, bond. A tunnel wraps them up.
-	Plain bool
+	// Kind is the kernel's word for what the link is, such as macvlan.
+	Kind string
 	// Outer and Peer are the outer addresses of a tunnel, its own and that of its other end, where the kernel knows them.
 	Outer, Peer netip.Addr
 }
@@ -199,6 +199,9 @@ func (s State) isFenced(p policy.Policy, l Link, known map[int]bool) bool {
 	return s.over(l, known)
 }
 
+// plain are the kinds of links that send packets as they are given. A tunnel wraps them up.
+var plain = []string{"macvlan", "macvtap", "ipvlan", "ipvtap", "vlan", "bridge", "bond", "team"}
+
 // over reports whether a link sends by one of those known: it is stacked on it, or has it as a port, or its packets come in at a port of it.
 func (s State) over(l Link, known map[int]bool) bool {
 	return known[l.Lower] || slices.ContainsFunc(s.Links, func(other Link) bool {
@@ -213,7 +216,7 @@ func (s State) Posing(p policy.Policy) []Link {
 		fenced[l.Index] = true
 	}
 	return slices.DeleteFunc(slices.Clone(s.Links), func(l Link) bool {
-		return p.Role(l.Name) != policy.Tunnel || !l.Plain || !s.over(l, fenced)
+		return p.Role(l.Name) != policy.Tunnel || !slices.Contains(plain, l.Kind) || !s.over(l, fenced)
 	})
 }
 

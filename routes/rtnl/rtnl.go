@@ -90,7 +90,7 @@ func (k *Kernel) links() ([]routes.Link, error) {
 			Index: a.Index, Name: a.Name, Group: a.Group,
 			Up:    a.RawFlags&unix.IFF_UP != 0 && a.RawFlags&unix.IFF_RUNNING != 0,
 			Saved: savedGroup(a.AltNames),
-			Lower: lowerOf(l), Master: a.MasterIndex, Twin: twinOf(l), Plain: plain[l.Type()],
+			Lower: lowerOf(l), Master: a.MasterIndex, Twin: twinOf(l), Kind: l.Type(),
 		}
 		link.Outer, link.Peer = endsOf(l)
 		for _, addr := range addrs {

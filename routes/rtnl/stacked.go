@@ -27,9 +27,6 @@ func twinOf(l netlink.Link) int {
 	return 0
 }
 
-// plain are the kinds of links that send packets as they are given.
-var plain = map[string]bool{"macvlan": true, "macvtap": true, "ipvlan": true, "ipvtap": true, "vlan": true, "bridge": true, "bond": true, "team": true}
-
 // endsOf returns the outer addresses of a tunnel, its own and that of its other end. The kernel does not know those of a tun device: a
 // process has them.
 func endsOf(l netlink.Link) (own, peer netip.Addr) {

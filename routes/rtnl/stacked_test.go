@@ -39,8 +39,10 @@ func TestStackedLinks(t *testing.T) {
 	if links["far1"].Twin == 0 || links["far1"].Twin != links["tun0"].Index || links["br0"].Twin != 0 {
 		t.Errorf("ends of a pair: %+v, %+v", links["far1"], links["tun0"])
 	}
-	if !links["mac0"].Plain || !links["br0"].Plain || links["vx0"].Plain || links["eth0"].Plain {
-		t.Errorf("plain: %+v, %+v, %+v, %+v", links["mac0"], links["br0"], links["vx0"], links["eth0"])
+	for name, kind := range map[string]string{"mac0": "macvlan", "br0": "bridge", "vx0": "vxlan", "eth0": "veth"} {
+		if links[name].Kind != kind {
+			t.Errorf("%s is a %q, want %q", name, links[name].Kind, kind)
+		}
 	}
 	if got := links["vx0"]; got.Peer.String() != "10.250.3.4" || got.Outer.String() != "10.1.178.85" {
 		t.Errorf("ends of vx0: %s and %s", got.Outer, got.Peer)
