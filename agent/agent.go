@@ -30,11 +30,11 @@ type Firewall interface {
 	Apply([]firewall.Change) error
 }
 
-// Connections are those of the namespace: TCP, and what conntrack knows of.
+// Connections are those of the namespace: of its sockets, and those that it forwards.
 type Connections interface {
 	// Sever ends those that are meant, by the address of their peer and the link their socket is bound to, or 0.
 	Sever(meant func(peer netip.Addr, link int) bool) (int, error)
-	// Forget makes conntrack forget those to peers that are meant, the forwarded ones above all.
+	// Forget drops what the kernel has noted of those to peers that are meant, the forwarded ones above all.
 	Forget(meant func(peer netip.Addr) bool) (int, error)
 }
 

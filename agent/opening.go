@@ -80,8 +80,8 @@ func (a *Agent) openings(p plan, o observation) opening {
 	return out
 }
 
-// sever ends the connections that began in an opening. Those that are forwarded have no socket here: what conntrack allowed or
-// translated them to when they began is forgotten.
+// sever ends the connections that began in an opening. Those that are forwarded have no socket here: what they were
+// allowed or translated to when they began is forgotten.
 func (a *Agent) sever(o opening) {
 	if o.empty() {
 		return
@@ -107,9 +107,9 @@ func (a *Agent) sever(o opening) {
 	}
 	forgotten, err := a.kernel.Connections.Forget(o.to.Contains)
 	if forgotten > 0 {
-		a.log.Info("made conntrack forget connections to nodes that ran outside of the tunnel", zap.Int("connections", forgotten))
+		a.log.Info("forgot what forwarded connections to nodes were allowed outside of the tunnel", zap.Int("connections", forgotten))
 	}
 	if err != nil {
-		a.log.Warn("conntrack still knows forwarded connections to nodes outside of the tunnel", zap.Error(err))
+		a.log.Warn("forwarded connections to nodes outside of the tunnel could not be forgotten", zap.Error(err))
 	}
 }

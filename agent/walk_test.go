@@ -204,7 +204,7 @@ func TestWholeAgent(t *testing.T) {
 		})
 		w.checkRemoval(start)
 	})
-	if t.Failed() || testing.Short() { // a fifth of the walks may not meet all
+	if t.Failed() {
 		return
 	}
 	for _, f := range append(allFaults(), fault{at: "kill"}) {

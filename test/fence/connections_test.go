@@ -161,7 +161,7 @@ func TestForwardedConnectionsOutsideOfTheTunnelEnd(t *testing.T) {
 		s.Await("the agent is ready", func(d document) bool { return d.Ready })
 		expectTracked(t, r, "fenced", false, rig.Node4, rig.Node6)
 		expectTracked(t, r, "fenced", true, inTunnel)
-		if !strings.Contains(s.Output(), `"msg":"made conntrack forget connections`) {
+		if !strings.Contains(s.Output(), `"msg":"forgot what forwarded connections`) {
 			t.Errorf("the log does not say so: %s", s.Tail())
 		}
 		r.ResetCounters()
