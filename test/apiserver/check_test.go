@@ -58,7 +58,7 @@ func newExamined(t *testing.T) *examined {
 	e.kubelet = e.serve(nodeAddress+":10250", kubelet)
 	e.metrics = e.serve(metricsAddress+":8443", metricsServer)
 	e.put()
-	e.ca.issue(t, "nobody", pkix.Name{CommonName: "nobody"})
+	e.ca.Issue(t, "nobody", pkix.Name{CommonName: "nobody"}, "127.0.0.1")
 	e.config = e.kubeconfig("admin")
 	return e
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routefence/routefence/test/authority"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,7 +94,9 @@ func TestWipedAndRepaired(t *testing.T) {
 			return nil
 		},
 		"another authority": func() error {
-			return bundleIs(`"` + encoded(t, newAuthority(t, t.TempDir(), "foreign")) + `"`)()
+			dir := t.TempDir()
+			authority.New(t, dir, "foreign")
+			return bundleIs(`"` + encoded(t, filepath.Join(dir, "foreign.crt")) + `"`)()
 		},
 		"Secret emptied": func() error { i.emptySecret(); return nil },
 		"Secret spoilt": func() error {
@@ -181,10 +184,10 @@ func TestReadyOnlyWhenTrusted(t *testing.T) {
 	}
 }
 
-// encoded is the certificate as JSON has it.
-func encoded(t *testing.T, a *authority) string {
+// encoded is a file as JSON has it.
+func encoded(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(a.dir, "foreign.crt"))
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

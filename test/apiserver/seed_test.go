@@ -2,14 +2,7 @@ package apiserver
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/routefence/routefence/test/authority"
 	"github.com/routefence/routefence/test/rig"
 )
 
@@ -28,7 +22,7 @@ type seed struct {
 	lab     *rig.Lab
 	space   *rig.Namespace
 	dir     string
-	ca      *authority
+	ca      *authority.Authority
 	etcd    *rig.Process
 	server  *rig.Process
 	door    *relay
@@ -48,10 +42,10 @@ func newSeed(t rig.T, lab *rig.Lab) *seed {
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		t.Fatalf("%v", err)
 	}
-	s.ca = newAuthority(t, s.dir, "ca")
-	s.ca.issue(t, "server", pkix.Name{CommonName: "kube-apiserver"})
-	s.ca.issue(t, "admin", pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}})
-	s.ca.issue(t, "accounts", pkix.Name{CommonName: "accounts"})
+	s.ca = authority.New(t, s.dir, "ca")
+	s.ca.Issue(t, "server", pkix.Name{CommonName: "kube-apiserver"}, "127.0.0.1")
+	s.ca.Issue(t, "admin", pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}}, "127.0.0.1")
+	s.ca.Issue(t, "accounts", pkix.Name{CommonName: "accounts"}, "127.0.0.1")
 	s.etcd = s.space.Start("etcd", "--data-dir", filepath.Join(s.dir, "etcd"), "--listen-client-urls", etcdURL, "--advertise-client-urls", etcdURL,
 		"--listen-peer-urls", "http://127.0.0.1:2380", "--initial-advertise-peer-urls", "http://127.0.0.1:2380",
 		"--initial-cluster", "default=http://127.0.0.1:2380", "--unsafe-no-fsync")
@@ -122,54 +116,6 @@ func (s *seed) config(name string) *rest.Config {
 	return &rest.Config{Host: "https://" + s.door.address(), TLSClientConfig: rest.TLSClientConfig{
 		CAFile: filepath.Join(s.dir, "ca.crt"), CertFile: filepath.Join(s.dir, name+".crt"), KeyFile: filepath.Join(s.dir, name+".key"),
 	}}
-}
-
-// authority is a CA whose certificates lie as files in a directory.
-type authority struct {
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t rig.T, dir, name string) *authority {
-	t.Helper()
-	a := &authority{dir: dir}
-	a.cert = &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	a.key = a.sign(t, name, a.cert, nil)
-	return a
-}
-
-// issue writes NAME.crt and NAME.key.
-func (a *authority) issue(t rig.T, name string, subject pkix.Name) {
-	t.Helper()
-	a.sign(t, name, &x509.Certificate{Subject: subject, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}, a)
-}
-
-// sign makes a key and its certificate, signed by itself if there is no signer.
-func (a *authority) sign(t rig.T, name string, template *x509.Certificate, signer *authority) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
-	parent, with := template, key
-	if signer != nil {
-		parent, with = signer.cert, signer.key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), with)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	secret, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	writeFile(t, filepath.Join(a.dir, name+".crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	writeFile(t, filepath.Join(a.dir, name+".key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}))
-	return key
 }
 
 // writeFile replaces a file as the kubelet does: whole.

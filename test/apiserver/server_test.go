@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routefence/routefence/test/authority"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -71,8 +72,8 @@ func TestServerAndItsAuthorityReplaced(t *testing.T) {
 	if err := clientcmd.WriteToFile(*config, r.file("kubeconfig")); err != nil {
 		t.Fatal(err)
 	}
-	next := newAuthority(t, shared.dir, "next")
-	next.issue(t, "server", pkix.Name{CommonName: "kube-apiserver"})
+	next := authority.New(t, shared.dir, "next")
+	next.Issue(t, "server", pkix.Name{CommonName: "kube-apiserver"}, "127.0.0.1")
 	both, err := os.ReadFile(filepath.Join(shared.dir, "next.crt"))
 	if err != nil {
 		t.Fatal(err)

@@ -17,23 +17,24 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/routefence/routefence/test/authority"
 	"github.com/routefence/routefence/test/rig"
 )
 
 const node = "machine-0"
 
 func (l *lab) certificates() {
-	ca := newAuthority(l.t, l.pki(""), "ca")
-	ca.issue("kube-apiserver", pkix.Name{CommonName: "kube-apiserver"}, "127.0.0.1", apiserverIP, balancerIP)
-	ca.issue("admin", pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}})
-	ca.issue("node", pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, machineIP, machineIP6)
-	ca.issue("kubelet-client", pkix.Name{CommonName: "kubelet-client", Organization: []string{"system:masters"}})
-	ca.issue("accounts", pkix.Name{CommonName: "accounts"})
-	ca.issue("proxy", pkix.Name{CommonName: "vpn-seed-server"}, vpnServerIP, "127.0.0.1")
+	ca := authority.New(l.t, l.pki(""), "ca")
+	ca.Issue(l.t, "kube-apiserver", pkix.Name{CommonName: "kube-apiserver"}, "127.0.0.1", apiserverIP, balancerIP)
+	ca.Issue(l.t, "admin", pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}})
+	ca.Issue(l.t, "node", pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, machineIP, machineIP6)
+	ca.Issue(l.t, "kubelet-client", pkix.Name{CommonName: "kubelet-client", Organization: []string{"system:masters"}})
+	ca.Issue(l.t, "accounts", pkix.Name{CommonName: "accounts"})
+	ca.Issue(l.t, "proxy", pkix.Name{CommonName: "vpn-seed-server"}, vpnServerIP, "127.0.0.1")
 	for _, name := range []string{"proxy-client", "vpn-seed-server", "vpn-seed-client", "vpn-shoot-client"} {
-		ca.issue(name, pkix.Name{CommonName: name})
+		ca.Issue(l.t, name, pkix.Name{CommonName: name})
 	}
-	newAuthority(l.t, l.pki(""), "front-proxy").issue("aggregator", pkix.Name{CommonName: "aggregator"})
+	authority.New(l.t, l.pki(""), "front-proxy").Issue(l.t, "aggregator", pkix.Name{CommonName: "aggregator"})
 }
 
 func (l *lab) pki(name string) string { return filepath.Join(l.world.Dir, "pki", name) }
