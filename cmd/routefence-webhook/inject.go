@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/routefence/routefence/inject"
 	"github.com/routefence/routefence/manifest"
 	"github.com/spf13/cobra"
@@ -34,7 +35,7 @@ Warnings, and why nothing was done where nothing was, go to standard error. Exit
 				return err
 			}
 			if len(files) == 0 {
-				return usage("-f: is not given; want a file, or - for standard input")
+				return command.Usage("-f: is not given; want a file, or - for standard input")
 			}
 			i := injector{options: o, warn: cmd.ErrOrStderr()}
 			return i.print(cmd, files, diff)
@@ -62,11 +63,11 @@ type injector struct {
 func (i *injector) print(cmd *cobra.Command, files []string, diff bool) error {
 	out, err := i.files(cmd.InOrStdin(), files, diff)
 	if err != nil {
-		return &exitError{exitFailed, err}
+		return command.Fail(err)
 	}
 	i.conclude()
 	if _, err := io.WriteString(cmd.OutOrStdout(), out); err != nil {
-		return &exitError{exitFailed, err}
+		return command.Fail(err)
 	}
 	return nil
 }

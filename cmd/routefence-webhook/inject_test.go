@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/routefence/routefence/test/gardener"
 )
 
@@ -21,14 +23,14 @@ type outcome struct {
 
 func runWith(stdin string, args ...string) outcome {
 	var out, errs bytes.Buffer
-	code := run(context.Background(), args, strings.NewReader(stdin), &out, &errs)
+	code := runTo(&out, &errs, stdin, args...)
 	return outcome{out.String(), errs.String(), code}
 }
 
 func injected(t *testing.T, stdin string, args ...string) outcome {
 	t.Helper()
 	r := runWith(stdin, append([]string{"inject", "-f", "-", "--image=x:1"}, args...)...)
-	if r.code != exitOK {
+	if r.code != command.OK {
 		t.Fatalf("exit code %d: %s", r.code, r.errs)
 	}
 	return r
@@ -195,6 +197,16 @@ func TestInjectTellsOfRewriting(t *testing.T) {
 	}
 }
 
+// runTo runs the program as main does, on streams of the test's.
+func runTo(out, errs io.Writer, stdin string, args ...string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(out)
+	root.SetErr(errs)
+	return command.Run(context.Background(), root)
+}
+
 // mistakes are command lines with the exit code and what must be said.
 var mistakes = []struct {
 	stdin string
@@ -202,34 +214,34 @@ var mistakes = []struct {
 	code  int
 	want  string
 }{
-	{"", "", exitUsage, ""},
-	{"", "frobnicate", exitUsage, `unknown command "frobnicate"`},
-	{"", "inject -f -", exitUsage, "--image: is not given"},
-	{"", "inject --image=x", exitUsage, "-f: is not given"},
-	{"", "inject --image=x -f - stray", exitUsage, "stray"},
-	{"", "inject --image=x -f - --form=odd", exitUsage, "--form=odd: want one of native, pair"},
-	{"", "inject --image=x -f - --firewall=ufw", exitUsage, "--firewall=ufw: want one of"},
-	{"", "inject --image=x -f - --log-level=loud", exitUsage, "--log-level=loud: want one of"},
-	{"", "inject --image=x -f - --ready-when=never", exitUsage, "--ready-when=never: want one of"},
-	{"", "inject --image=x -f - --image-pull-policy=no", exitUsage, "--image-pull-policy=no: want one of"},
-	{"", "inject --image=x -f - --source=configmap/", exitUsage, "--source=configmap/: want configmap/NAME or"},
-	{"", "inject --image=x -f - --memory-limit=much", exitUsage, "--memory-limit=much: is not a quantity"},
-	{"", "inject --image=x -f - --memory-limit=1Mi", exitUsage, "--memory-request=32Mi: is more than memory-limit=1Mi"},
-	{"", "inject --image=x -f - --node-networks=10.0.0.0/33", exitUsage, "--node-networks:"},
-	{"", "inject --image=x -f - --node-networks=,", exitUsage, "--node-networks=,: names no network"},
-	{"", "inject --image=x -f -", exitFailed, "-: holds no object"},
-	{"a: 1\n---\nb: {\n", "inject --image=x -f -", exitFailed, "-: document 2 (from line 2 on)"},
+	{"", "", command.Mistake, ""},
+	{"", "frobnicate", command.Mistake, `unknown command "frobnicate"`},
+	{"", "inject -f -", command.Mistake, "--image: is not given"},
+	{"", "inject --image=x", command.Mistake, "-f: is not given"},
+	{"", "inject --image=x -f - stray", command.Mistake, "stray"},
+	{"", "inject --image=x -f - --form=odd", command.Mistake, "--form=odd: want one of native, pair"},
+	{"", "inject --image=x -f - --firewall=ufw", command.Mistake, "--firewall=ufw: want one of"},
+	{"", "inject --image=x -f - --log-level=loud", command.Mistake, "--log-level=loud: want one of"},
+	{"", "inject --image=x -f - --ready-when=never", command.Mistake, "--ready-when=never: want one of"},
+	{"", "inject --image=x -f - --image-pull-policy=no", command.Mistake, "--image-pull-policy=no: want one of"},
+	{"", "inject --image=x -f - --source=configmap/", command.Mistake, "--source=configmap/: want configmap/NAME or"},
+	{"", "inject --image=x -f - --memory-limit=much", command.Mistake, "--memory-limit=much: is not a quantity"},
+	{"", "inject --image=x -f - --memory-limit=1Mi", command.Mistake, "--memory-request=32Mi: is more than memory-limit=1Mi"},
+	{"", "inject --image=x -f - --node-networks=10.0.0.0/33", command.Mistake, "--node-networks:"},
+	{"", "inject --image=x -f - --node-networks=,", command.Mistake, "--node-networks=,: names no network"},
+	{"", "inject --image=x -f -", command.Failed, "-: holds no object"},
+	{"a: 1\n---\nb: {\n", "inject --image=x -f -", command.Failed, "-: document 2 (from line 2 on)"},
 	{"apiVersion: apps/v1\nkind: Deployment\nmetadata: {labels: {routefence.io/inject: perhaps}}\nspec: {template: {spec: {}}}\n", "inject --image=x -f -",
-		exitFailed, `-: document 1: Deployment : labels[routefence.io/inject]=perhaps: want "true" or "false"`},
-	{"kind: List\nitems: [1]\n", "inject --image=x -f -", exitFailed, "items[0]: is no object"},
-	{"", "inject --image=x -f /nowhere", exitFailed, "/nowhere"},
+		command.Failed, `-: document 1: Deployment : labels[routefence.io/inject]=perhaps: want "true" or "false"`},
+	{"kind: List\nitems: [1]\n", "inject --image=x -f -", command.Failed, "items[0]: is no object"},
+	{"", "inject --image=x -f /nowhere", command.Failed, "/nowhere"},
 
-	{"", "lint", exitUsage, "-f: is not given"},
-	{"", "lint -f - -o xml", exitUsage, "--output=xml: want one of table, json"},
-	{"kind: Seed\n", "lint -f -", exitUsage, "holds no Shoot, only Seeds"},
-	{"kind: Pod\n", "lint -f -", exitUsage, "-: holds no Shoot, Seed or Cluster"},
-	{"{", "lint -f -", exitUsage, "-: document 1"},
-	{"", "version -o xml", exitUsage, "--output=xml"},
+	{"", "lint", command.Mistake, "-f: is not given"},
+	{"", "lint -f - -o xml", command.Mistake, "--output=xml: want one of table, json"},
+	{"kind: Seed\n", "lint -f -", command.Mistake, "holds no Shoot, only Seeds"},
+	{"kind: Pod\n", "lint -f -", command.Mistake, "-: holds no Shoot, Seed or Cluster"},
+	{"{", "lint -f -", command.Mistake, "-: document 1"},
+	{"", "version -o xml", command.Mistake, "--output=xml"},
 }
 
 func TestMistakes(t *testing.T) {

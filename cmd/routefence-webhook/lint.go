@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/routefence/routefence/lint"
 	"github.com/routefence/routefence/manifest"
 	"github.com/spf13/cobra"
@@ -27,11 +28,11 @@ Exit code 0 without errors (warnings may be there), 1 with errors, 2 for what ca
 		Example: "  routefence-webhook lint -f shoot.yaml -f seed.yaml\n  kubectl get cluster shoot--dev--one -o yaml | routefence-webhook lint -f -",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, "table", "json"); err != nil {
+			if err := command.OneOf("output", output, "table", "json"); err != nil {
 				return err
 			}
 			if len(files) == 0 {
-				return usage("-f: is not given; want a file with a Shoot, or - for standard input")
+				return command.Usage("-f: is not given; want a file with a Shoot, or - for standard input")
 			}
 			return lintFiles(cmd, files, output)
 		},
@@ -45,7 +46,7 @@ func lintFiles(cmd *cobra.Command, files []string, output string) error {
 	var l linter
 	for _, name := range files {
 		if err := l.read(cmd.InOrStdin(), name); err != nil {
-			return &exitError{exitUsage, err}
+			return &command.Exit{Code: command.Mistake, Err: err}
 		}
 	}
 	findings, err := l.findings()
@@ -53,10 +54,10 @@ func lintFiles(cmd *cobra.Command, files []string, output string) error {
 		return err
 	}
 	if err := printFindings(cmd.OutOrStdout(), output, findings); err != nil {
-		return &exitError{exitFailed, err}
+		return command.Fail(err)
 	}
 	if slices.ContainsFunc(findings, func(f lint.Finding) bool { return f.Severity == lint.Error }) {
-		return &exitError{code: exitFailed}
+		return command.Fail(nil)
 	}
 	return nil
 }
@@ -115,7 +116,7 @@ func (l *linter) take(o map[string]any) {
 
 func (l *linter) findings() ([]lint.Finding, error) {
 	if len(l.shoots) == 0 {
-		return nil, usage("-f: holds no Shoot, only Seeds")
+		return nil, command.Usage("-f: holds no Shoot, only Seeds")
 	}
 	out := []lint.Finding{}
 	for _, p := range l.shoots {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/routefence/routefence/cmd/internal/command"
 )
 
 const shoots = `kind: Shoot
@@ -28,7 +30,7 @@ kind: ConfigMap
 func TestLint(t *testing.T) {
 	r := runWith(shoots, "lint", "-f", "-")
 	lines := strings.Split(strings.TrimSpace(r.out), "\n")
-	if r.code != exitFailed || r.errs != "" || len(lines) != 2 || !strings.HasPrefix(lines[0], "SEVERITY   OBJECT") {
+	if r.code != command.Failed || r.errs != "" || len(lines) != 2 || !strings.HasPrefix(lines[0], "SEVERITY   OBJECT") {
 		t.Fatalf("exit code %d, standard error %q\n%s", r.code, r.errs, r.out)
 	}
 	if want := "error      Shoot garden-dev/bad   spec.networking.nodes   10.250.0.0/16 overlaps 10.250.0.0/17, the seed's pods:"; !strings.HasPrefix(lines[1], want) {
@@ -37,7 +39,7 @@ func TestLint(t *testing.T) {
 
 	var findings []map[string]string
 	r = runWith(shoots, "lint", "-f", "-", "-o", "json")
-	if err := json.Unmarshal([]byte(r.out), &findings); err != nil || len(findings) != 1 || findings[0]["severity"] != "error" || r.code != exitFailed {
+	if err := json.Unmarshal([]byte(r.out), &findings); err != nil || len(findings) != 1 || findings[0]["severity"] != "error" || r.code != command.Failed {
 		t.Errorf("exit code %d, %v: %s", r.code, err, r.out)
 	}
 }
@@ -47,7 +49,7 @@ func TestLintWithoutItsSeed(t *testing.T) {
 	for _, seedName := range []string{"three", `""`} {
 		text := strings.ReplaceAll(strings.ReplaceAll(shoots, "seedName: one", "seedName: "+seedName), "seedName: two", "seedName: "+seedName)
 		r := runWith(text, "lint", "-f", "-")
-		if r.code != exitOK || strings.Count(r.out, "not checked against the networks of its seed") != 2 {
+		if r.code != command.OK || strings.Count(r.out, "not checked against the networks of its seed") != 2 {
 			t.Errorf("seedName %s: exit code %d: %s%s", seedName, r.code, r.out, r.errs)
 		}
 	}
@@ -61,7 +63,7 @@ func TestLintTypedLists(t *testing.T) {
 		"Shoots and Seeds": `{"kind": "ShootList", "items": [` + shoot + `]}{"kind": "SeedList", "items": [` + seed + `]}`,
 		"Clusters":         `{"kind": "ClusterList", "items": [{"spec": {"shoot": ` + shoot + `, "seed": ` + seed + `}}]}`,
 	} {
-		if r := runWith(files, "lint", "-f", "-"); r.code != exitFailed || !strings.Contains(r.out, "overlaps 10.250.0.0/16, the seed's pods") {
+		if r := runWith(files, "lint", "-f", "-"); r.code != command.Failed || !strings.Contains(r.out, "overlaps 10.250.0.0/16, the seed's pods") {
 			t.Errorf("%s: exit code %d, %s%s", name, r.code, r.out, r.errs)
 		}
 	}
@@ -73,11 +75,11 @@ func TestLintWarnings(t *testing.T) {
 		"shoot": {"metadata": {"name": "one"}, "spec": {"provider": {"workers": [{}]}, "networking": {"nodes": "10.250.0.0/16"}}},
 		"seed": {"spec": {"networks": {"nodes": "10.250.0.0/16", "pods": "10.1.0.0/16"}}}}}]}`
 	r := runWith(cluster, "lint", "-f", "-")
-	if r.code != exitOK || !strings.Contains(r.out, "warning    Shoot one   spec.networking.nodes") {
+	if r.code != command.OK || !strings.Contains(r.out, "warning    Shoot one   spec.networking.nodes") {
 		t.Errorf("exit code %d: %s", r.code, r.out)
 	}
 	for format, want := range map[string]string{"table": "no findings\n", "json": "[]\n"} {
-		if r := runWith(strings.Replace(cluster, `"nodes": "10.250.0.0/16", "pods"`, `"pods"`, 1), "lint", "-f", "-", "-o", format); r.code != exitOK || r.out != want {
+		if r := runWith(strings.Replace(cluster, `"nodes": "10.250.0.0/16", "pods"`, `"pods"`, 1), "lint", "-f", "-", "-o", format); r.code != command.OK || r.out != want {
 			t.Errorf("%s: exit code %d: %q", format, r.code, r.out)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/routefence/routefence/inject"
 	"github.com/routefence/routefence/policy"
 	"github.com/spf13/pflag"
@@ -44,14 +45,14 @@ func (f *injectFlags) parse() (inject.Options, error) {
 	o := f.options
 	o.Source, o.Form = inject.Source(f.source), inject.Form(f.form)
 	if o.Image == "" {
-		return o, usage("--image: is not given; want the reference of routefence's image")
+		return o, command.Usage("--image: is not given; want the reference of routefence's image")
 	}
 	var err error
 	if o.Networks, err = networks(f.networks); err != nil {
 		return o, err
 	}
 	if err := inject.Check(o); err != nil {
-		return o, usage("--%s", asFlags.Replace(err.Error()))
+		return o, command.Usage("--%s", asFlags.Replace(err.Error()))
 	}
 	return o, nil
 }
@@ -62,10 +63,10 @@ var asFlags = strings.NewReplacer("requests.cpu", "cpu-request", "limits.cpu", "
 func networks(values []string) ([]netip.Prefix, error) {
 	out, _, problems := policy.ParseList(strings.Join(values, ","))
 	if len(problems) > 0 {
-		return nil, usage("--node-networks: %v", problems[0])
+		return nil, command.Usage("--node-networks: %v", problems[0])
 	}
 	if len(values) > 0 && len(out) == 0 {
-		return nil, usage("--node-networks=%s: names no network", strings.Join(values, ","))
+		return nil, command.Usage("--node-networks=%s: names no network", strings.Join(values, ","))
 	}
 	return out, nil
 }

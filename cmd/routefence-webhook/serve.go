@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/routefence/routefence/inject"
 	"github.com/routefence/routefence/pki"
 	"github.com/routefence/routefence/shoot/cluster"
@@ -101,12 +101,12 @@ func (f *serveFlags) parse() (c serveConfig, err error) {
 	}
 	for flag, value := range map[string]string{"listen": f.listen, "health-listen": f.healthListen} {
 		if _, _, err := net.SplitHostPort(value); err != nil {
-			return c, usage("--%s=%s: %v", flag, value, err)
+			return c, command.Usage("--%s=%s: %v", flag, value, err)
 		}
 	}
 	for flag, value := range map[string]string{"namespace": f.namespace, "service": f.service, "secret": f.secret, "configuration": f.configuration} {
 		if value == "" || strings.ContainsAny(value, "/ ") {
-			return c, usage("--%s=%s: want the name of a Kubernetes object", flag, value)
+			return c, command.Usage("--%s=%s: want the name of a Kubernetes object", flag, value)
 		}
 	}
 	if err := f.times(); err != nil {
@@ -116,7 +116,7 @@ func (f *serveFlags) parse() (c serveConfig, err error) {
 	c.plan = pki.Plan{Names: []string{name + ".svc", name + ".svc.cluster.local", name}, AuthorityLifetime: f.authority,
 		ServingLifetime: f.serving, Settle: f.settle}
 	c.access = cluster.Access{Kubeconfig: f.kubeconfig}
-	c.log, err = newLogger(f.webhookLogLevel, f.webhookFormat)
+	c.log, err = command.Logger("webhook-", f.webhookLogLevel, f.webhookFormat)
 	return c, err
 }
 
@@ -125,36 +125,17 @@ func (f *serveFlags) times() error {
 	const shortest = 5 * time.Second
 	switch {
 	case f.serving < shortest:
-		return usage("--serving-lifetime=%s: must be at least %s", f.serving, shortest)
+		return command.Usage("--serving-lifetime=%s: must be at least %s", f.serving, shortest)
 	case f.authority < 2*f.serving:
-		return usage("--ca-lifetime=%s: must be at least twice --serving-lifetime=%s", f.authority, f.serving)
+		return command.Usage("--ca-lifetime=%s: must be at least twice --serving-lifetime=%s", f.authority, f.serving)
 	case f.settle < 0 || f.settle > f.authority/4:
-		return usage("--bundle-settle=%s: must be at most a quarter of --ca-lifetime=%s", f.settle, f.authority)
+		return command.Usage("--bundle-settle=%s: must be at most a quarter of --ca-lifetime=%s", f.settle, f.authority)
 	case f.clusterTimeout <= 0 || f.clusterTimeout > 3*time.Second:
-		return usage("--cluster-timeout=%s: want more than 0 and at most 3s: the API server itself waits 5s", f.clusterTimeout)
+		return command.Usage("--cluster-timeout=%s: want more than 0 and at most 3s: the API server itself waits 5s", f.clusterTimeout)
 	case f.drain < 0:
-		return usage("--drain=%s: must not be negative", f.drain)
+		return command.Usage("--drain=%s: must not be negative", f.drain)
 	}
 	return nil
-}
-
-func newLogger(level, format string) (*zap.Logger, error) {
-	if err := oneOf("webhook-log-level", level, "debug", "info", "warn", "error"); err != nil {
-		return nil, err
-	}
-	if err := oneOf("webhook-log-format", format, "json", "console"); err != nil {
-		return nil, err
-	}
-	l, err := zapcore.ParseLevel(level)
-	if err != nil {
-		return nil, usage("--webhook-log-level=%s: %v", level, err)
-	}
-	c := zap.NewProductionConfig()
-	c.Level, c.Encoding = zap.NewAtomicLevelAt(l), format
-	c.DisableStacktrace, c.DisableCaller = true, true
-	c.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	c.EncoderConfig.EncodeDuration = zapcore.StringDurationEncoder
-	return c.Build()
 }
 
 // form is that of the API server's version, and the native one if it does not say.

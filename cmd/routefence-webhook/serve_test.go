@@ -2,9 +2,10 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"strings"
 	"testing"
+
+	"github.com/routefence/routefence/cmd/internal/command"
 )
 
 func TestServeUsage(t *testing.T) {
@@ -27,8 +28,8 @@ func TestServeUsage(t *testing.T) {
 		"--image=i --namespace=n --secret= --configuration=one": "--secret=: want the name",
 	} {
 		var out, errs bytes.Buffer
-		code := run(context.Background(), append([]string{"serve"}, strings.Fields(args)...), strings.NewReader(""), &out, &errs)
-		if code != exitUsage || !strings.Contains(errs.String(), want) || strings.Count(errs.String(), "\n") != 1 {
+		code := runTo(&out, &errs, "", append([]string{"serve"}, strings.Fields(args)...)...)
+		if code != command.Mistake || !strings.Contains(errs.String(), want) || strings.Count(errs.String(), "\n") != 1 {
 			t.Errorf("%s: exit code %d, %q, want %q", args, code, errs.String(), want)
 		}
 	}

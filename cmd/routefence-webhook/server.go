@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/routefence/routefence/admission"
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/routefence/routefence/lookup"
 	"github.com/routefence/routefence/pki/rotation"
 )
@@ -54,7 +55,7 @@ func (c serveConfig) serve(ctx context.Context) error {
 	defer stop()
 	go w.keeper.Run(background)
 	if err := w.listenAndServe(ctx); err != nil {
-		return &exitError{exitFailed, err}
+		return command.Fail(err)
 	}
 	c.log.Info("stopped")
 	return nil

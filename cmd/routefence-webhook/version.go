@@ -4,9 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
-	"slices"
-	"strings"
 
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/spf13/cobra"
 )
 
@@ -29,7 +28,7 @@ func newVersion() *cobra.Command {
 		Short: "Show the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, "text", "json"); err != nil {
+			if err := command.OneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
 			v := versionInfo{version, commit, runtime.Version()}
@@ -44,11 +43,4 @@ func newVersion() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
-}
-
-func oneOf(flag, value string, choices ...string) error {
-	if slices.Contains(choices, value) {
-		return nil
-	}
-	return usage("--%s=%s: want one of %s", flag, value, strings.Join(choices, ", "))
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"github.com/routefence/routefence/agent"
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/routefence/routefence/shoot/cache"
 	"github.com/routefence/routefence/shoot/cluster"
 	"go.uber.org/zap"
@@ -20,13 +21,13 @@ type apiSource struct {
 func (f *fenceFlags) apiSource() (*apiSource, error) {
 	if f.shoot == "" {
 		if f.kubeconfig != "" {
-			return nil, usage("--kubeconfig=%s: is for --shoot, which is not given", f.kubeconfig)
+			return nil, command.Usage("--kubeconfig=%s: is for --shoot, which is not given", f.kubeconfig)
 		}
 		return nil, nil
 	}
 	ref, err := cluster.ParseRef(f.shoot)
 	if err != nil {
-		return nil, usage("--shoot=%s: %v", f.shoot, err)
+		return nil, command.Usage("--shoot=%s: %v", f.shoot, err)
 	}
 	return &apiSource{ref: ref, access: cluster.Access{Kubeconfig: f.kubeconfig}, cache: cache.Dir("")}, nil
 }
@@ -37,10 +38,10 @@ func (f *agentFlags) keepIn(s *apiSource) error {
 		return nil
 	}
 	if s == nil {
-		return usage("--cache-dir=%s: is for --shoot, which is not given", f.cacheDir)
+		return command.Usage("--cache-dir=%s: is for --shoot, which is not given", f.cacheDir)
 	}
 	if info, err := os.Stat(f.cacheDir); err != nil || !info.IsDir() {
-		return usage("--cache-dir=%s: is no directory; mount a volume there, such as an emptyDir", f.cacheDir)
+		return command.Usage("--cache-dir=%s: is no directory; mount a volume there, such as an emptyDir", f.cacheDir)
 	}
 	s.cache = cache.Dir(f.cacheDir)
 	return nil

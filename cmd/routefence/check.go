@@ -10,6 +10,7 @@ import (
 
 	"github.com/routefence/routefence/check"
 	"github.com/routefence/routefence/check/kube"
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/spf13/cobra"
 )
 
@@ -74,26 +75,26 @@ func (f *checkFlags) run(ctx context.Context, out io.Writer) error {
 	}
 	report := check.Conclude(x.results)
 	if err := write(out, report, f.output); err != nil {
-		return &exitError{exitFailed, err}
+		return command.Fail(err)
 	}
 	if !report.Healthy {
-		return &exitError{code: exitFailed}
+		return command.Fail(nil)
 	}
 	return nil
 }
 
 func (f *checkFlags) parse() (fenceConfig, []kube.Server, error) {
-	if err := oneOf("output", f.output, "text", "json"); err != nil {
+	if err := command.OneOf("output", f.output, "text", "json"); err != nil {
 		return fenceConfig{}, nil, err
 	}
-	if err := oneOf("way", f.way, "auto", "on", "off"); err != nil {
+	if err := command.OneOf("way", f.way, "auto", "on", "off"); err != nil {
 		return fenceConfig{}, nil, err
 	}
 	if f.each <= 0 {
-		return fenceConfig{}, nil, usage("--check-timeout=%s: must be more than 0", f.each)
+		return fenceConfig{}, nil, command.Usage("--check-timeout=%s: must be more than 0", f.each)
 	}
 	if f.all <= 0 {
-		return fenceConfig{}, nil, usage("--timeout=%s: must be more than 0", f.all)
+		return fenceConfig{}, nil, command.Usage("--timeout=%s: must be more than 0", f.all)
 	}
 	c, err := f.fenceFlags.parse()
 	if err != nil {
@@ -101,11 +102,11 @@ func (f *checkFlags) parse() (fenceConfig, []kube.Server, error) {
 	}
 	k, err := kube.Load(f.kubeconfig)
 	if err != nil {
-		return c, nil, usage("--kubeconfig=%s: %v", f.kubeconfig, err)
+		return c, nil, command.Usage("--kubeconfig=%s: %v", f.kubeconfig, err)
 	}
 	servers, err := k.Servers(split(f.servers))
 	if err != nil {
-		return c, nil, usage("--apiserver=%s: %v", strings.Join(f.servers, ","), err)
+		return c, nil, command.Usage("--apiserver=%s: %v", strings.Join(f.servers, ","), err)
 	}
 	return c, servers, nil
 }

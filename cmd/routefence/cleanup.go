@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/routefence/routefence/firewall"
 	"github.com/routefence/routefence/firewall/nfnetlink"
 	"github.com/routefence/routefence/firewall/xtables"
@@ -26,7 +27,7 @@ An agent that still runs will put its fence back: stop it first.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cleanup(cmd.OutOrStdout()); err != nil {
-				return &exitError{exitFailed, err}
+				return command.Fail(err)
 			}
 			return nil
 		},
@@ -88,7 +89,7 @@ func remains(r *rtnl.Kernel, x *xtables.Kernel) error {
 				strings.Join(kept.Rules, "; ")))
 			continue
 		}
-		errs = append(errs, fmt.Errorf("still there: %s", oneLine(errors.New(c.String()))))
+		errs = append(errs, fmt.Errorf("still there: %s", command.OneLine(errors.New(c.String()))))
 	}
 	for _, c := range routes.Remove(state) {
 		errs = append(errs, fmt.Errorf("still there (does an agent run?): %s", c))

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/routefence/routefence/agent"
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/routefence/routefence/policy"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 )
 
 // shootNodeNetworks is what Gardener sets in the VPN's own containers; a sidecar may simply get the same.
@@ -104,19 +104,19 @@ func (f *fenceFlags) parse() (fenceConfig, error) {
 	}
 	for _, p := range c.fenced {
 		if slices.Contains(c.tunnels, p) {
-			return c, usage("--fence-interfaces=%s: the same pattern is in --tunnel-interfaces; an interface is either fenced or the tunnel", p)
+			return c, command.Usage("--fence-interfaces=%s: the same pattern is in --tunnel-interfaces; an interface is either fenced or the tunnel", p)
 		}
 	}
 	if c.allow, err = policy.ParseAllow(strings.Join(f.allow, ",")); err != nil {
-		return c, usage("--allow: %v", err)
+		return c, command.Usage("--allow: %v", err)
 	}
-	if err := oneOf("firewall", f.firewall, "auto", "nft", "legacy"); err != nil {
+	if err := command.OneOf("firewall", f.firewall, "auto", "nft", "legacy"); err != nil {
 		return c, err
 	}
-	if err := oneOf("lifelines", f.lifelines, "keep", "refuse"); err != nil {
+	if err := command.OneOf("lifelines", f.lifelines, "keep", "refuse"); err != nil {
 		return c, err
 	}
-	if err := oneOf("translation", f.translation, "auto", "off"); err != nil {
+	if err := command.OneOf("translation", f.translation, "auto", "off"); err != nil {
 		return c, err
 	}
 	c.lifelines = agent.Lifelines(f.lifelines)
@@ -138,7 +138,7 @@ func (f *fenceFlags) fixedSources() ([]fixedSource, error) {
 			return nil, err
 		}
 		if len(networks) == 0 {
-			return nil, usage("--node-networks=%s: names no network", strings.Join(f.nodeNetworks, ","))
+			return nil, command.Usage("--node-networks=%s: names no network", strings.Join(f.nodeNetworks, ","))
 		}
 		out = append(out, newFixedSource("node-networks", "--node-networks", networks, warnings, nil))
 	}
@@ -152,7 +152,7 @@ func (f *fenceFlags) fixedSources() ([]fixedSource, error) {
 func prefixes(flag string, values []string) (networks []netip.Prefix, warnings []string, err error) {
 	networks, warnings, problems := policy.ParseList(strings.Join(values, ","))
 	if len(problems) > 0 {
-		return nil, nil, usage("--%s: %v", flag, problems[0])
+		return nil, nil, command.Usage("--%s: %v", flag, problems[0])
 	}
 	return networks, warnings, nil
 }
@@ -160,10 +160,10 @@ func prefixes(flag string, values []string) (networks []netip.Prefix, warnings [
 func patterns(flag string, values []string) (policy.Patterns, error) {
 	p, err := policy.ParsePatterns(split(values))
 	if err != nil {
-		return nil, usage("--%s=%s: %v", flag, strings.Join(values, ","), err)
+		return nil, command.Usage("--%s=%s: %v", flag, strings.Join(values, ","), err)
 	}
 	if len(p) == 0 {
-		return nil, usage("--%s: names no interface", flag)
+		return nil, command.Usage("--%s: names no interface", flag)
 	}
 	return p, nil
 }
@@ -177,13 +177,6 @@ func split(values []string) []string {
 		}
 	}
 	return list
-}
-
-func oneOf(flag, value string, choices ...string) error {
-	if slices.Contains(choices, value) {
-		return nil
-	}
-	return usage("--%s=%s: want one of %s", flag, value, strings.Join(choices, ", "))
 }
 
 // agentConfig is what agentFlags mean.
@@ -207,18 +200,18 @@ func (f *agentFlags) parse() (agentConfig, error) {
 		return c, err
 	}
 	if len(c.fixed) == 0 && c.shootFile == "" && c.api == nil {
-		return c, usage("no source of node networks: give --node-networks (or %s), --shoot-file or --shoot", shootNodeNetworks)
+		return c, command.Usage("no source of node networks: give --node-networks (or %s), --shoot-file or --shoot", shootNodeNetworks)
 	}
-	if err := oneOf("ready-when", f.readyWhen, "fenced", "tunneled"); err != nil {
+	if err := command.OneOf("ready-when", f.readyWhen, "fenced", "tunneled"); err != nil {
 		return c, err
 	}
 	if f.resync < minResync {
-		return c, usage("--resync=%s: must be at least %s", f.resync, minResync)
+		return c, command.Usage("--resync=%s: must be at least %s", f.resync, minResync)
 	}
 	if err := checkAddress(f.listen); err != nil {
-		return c, usage("--listen=%s: %v", f.listen, err)
+		return c, command.Usage("--listen=%s: %v", f.listen, err)
 	}
-	if c.log, err = newLogger(f.logLevel, f.logFormat); err != nil {
+	if c.log, err = command.Logger("", f.logLevel, f.logFormat); err != nil {
 		return c, err
 	}
 	c.listen = f.listen
@@ -254,27 +247,3 @@ func checkAddress(s string) error {
 	}
 	return nil
 }
-
-func newLogger(level, format string) (*zap.Logger, error) {
-	if err := oneOf("log-level", level, "debug", "info", "warn", "error"); err != nil {
-		return nil, err
-	}
-	if err := oneOf("log-format", format, "json", "console"); err != nil {
-		return nil, err
-	}
-	l, err := zapcore.ParseLevel(level)
-	if err != nil {
-		return nil, usage("--log-level=%s: %v", level, err)
-	}
-	c := zap.NewProductionConfig()
-	c.Level = zap.NewAtomicLevelAt(l)
-	c.Encoding = format
-	c.Sampling = nil // one line per change is few, and none may be lost
-	c.DisableStacktrace, c.DisableCaller = true, true
-	c.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	c.EncoderConfig.EncodeDuration = zapcore.StringDurationEncoder
-	return c.Build()
-}
-
-// oneLine keeps an error on the single line that exit code 2 promises.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/routefence/routefence/agent"
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/routefence/routefence/firewall"
 	"github.com/routefence/routefence/firewall/nfnetlink"
 	"github.com/routefence/routefence/firewall/xtables"
@@ -22,7 +23,7 @@ import (
 func dryRun(ctx context.Context, out io.Writer, c agentConfig) error {
 	k, err := rtnl.New()
 	if err != nil {
-		return &exitError{exitFailed, err}
+		return command.Fail(err)
 	}
 	if c.api != nil {
 		c.api.cache = readOnly{c.api.cache}
@@ -34,7 +35,7 @@ func dryRun(ctx context.Context, out io.Writer, c agentConfig) error {
 	f := onlooker{xtables.New(c.firewall, nfnetlink.Conn{}, c.log)}
 	changes, err := agent.New(c.Config, agent.Kernel{Routes: k, Firewall: f}, sources, c.log).Preview()
 	if err != nil {
-		return &exitError{exitFailed, fmt.Errorf("dry run: %w", err)}
+		return command.Fail(fmt.Errorf("dry run: %w", err))
 	}
 	for _, w := range changes.Warnings {
 		fmt.Fprintf(out, "# warning: %s\n", w)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -39,7 +40,7 @@ func fromEnvironment(cmd *cobra.Command, environ []string) error {
 		if serviceLink.MatchString("_" + strings.TrimPrefix(name, envPrefix)) {
 			continue
 		}
-		return usage("%s=%s: no flag of this name (run \"routefence run --help\" for those there are)", name, value)
+		return command.Usage("%s=%s: no flag of this name (run \"routefence run --help\" for those there are)", name, value)
 	}
 	var bad error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -48,7 +49,7 @@ func fromEnvironment(cmd *cobra.Command, environ []string) error {
 			return
 		}
 		if err := cmd.Flags().Set(f.Name, value); err != nil {
-			bad = usage("%s=%s: %v", variable(f), value, err)
+			bad = command.Usage("%s=%s: %v", variable(f), value, err)
 		}
 	})
 	return bad

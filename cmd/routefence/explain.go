@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/routefence/routefence/agent"
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/routefence/routefence/explain"
 	"github.com/routefence/routefence/firewall/nfnetlink"
 	"github.com/routefence/routefence/firewall/xtables"
@@ -30,12 +31,12 @@ needed. Node networks are those that the flags name, and those that the fence in
 Exit code 0: it leaves by the tunnel, is blocked, or is no node address. 1: it leaks.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("output", output, "text", "json"); err != nil {
+			if err := command.OneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
 			addr, err := netip.ParseAddr(args[0])
 			if err != nil || addr.Zone() != "" {
-				return usage("%q is not an IP address (want one like 10.250.0.7)", args[0])
+				return command.Usage("%q is not an IP address (want one like 10.250.0.7)", args[0])
 			}
 			return runExplain(cmd.OutOrStdout(), &f, addr.Unmap(), output)
 		},
@@ -52,15 +53,15 @@ func runExplain(out io.Writer, f *fenceFlags, addr netip.Addr, output string) er
 	}
 	k, err := rtnl.New()
 	if err != nil {
-		return &exitError{exitFailed, err}
+		return command.Fail(err)
 	}
 	state, err := k.List()
 	if err != nil {
-		return &exitError{exitFailed, err}
+		return command.Fail(err)
 	}
 	chains, err := xtables.New(c.firewall, nfnetlink.Conn{}, zap.NewNop()).Read()
 	if err != nil {
-		return &exitError{exitFailed, err}
+		return command.Fail(err)
 	}
 	networks := slices.Concat(c.given(), state.Adopted(), chains.Adopted())
 	allow := append(c.allow, state.Allowed()...)
@@ -75,10 +76,10 @@ func runExplain(out io.Writer, f *fenceFlags, addr netip.Addr, output string) er
 	answer := explain.Address(addr, p, state, chains, translations)
 	answer.Kernel = k.Get(addr)
 	if err := write(out, answer, output); err != nil {
-		return &exitError{exitFailed, err}
+		return command.Fail(err)
 	}
 	if answer.Leaks() {
-		return &exitError{code: exitFailed}
+		return command.Fail(nil)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/routefence/routefence/cmd/internal/command"
 )
 
 // whereabouts are what tells the network namespace of a pod from that of its host.
@@ -53,7 +55,7 @@ func here(hosts []netip.Addr) whereabouts {
 // refuseHost is the guard against fencing a node instead of a pod, which cuts off everything on it.
 func (f *agentFlags) refuseHost(hosts []netip.Addr) error {
 	if why := here(hosts).host(); why != "" && !f.hostNetwork {
-		return usage("--host-network=false: %s; a fence here is for all that runs on the node, not for one pod "+
+		return command.Usage("--host-network=false: %s; a fence here is for all that runs on the node, not for one pod "+
 			"(run it in a pod without hostNetwork, or say --host-network if that is what you want)", why)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/routefence/routefence/agent"
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/spf13/cobra"
 )
 
@@ -28,7 +29,7 @@ out, 1 if not within --timeout. It waits for every source to be read once. Wheth
 				return err
 			}
 			if timeout <= 0 {
-				return usage("--timeout=%s: must be more than 0", timeout)
+				return command.Usage("--timeout=%s: must be more than 0", timeout)
 			}
 			if f.dryRun {
 				return dryRun(cmd.Context(), cmd.OutOrStdout(), c)
@@ -76,7 +77,7 @@ func install(ctx context.Context, c agentConfig, timeout time.Duration) error {
 		}
 		select {
 		case <-ctx.Done():
-			return &exitError{exitFailed, fmt.Errorf("the fence does not stand after %s: %s", timeout, c.why(a.agent.State()))}
+			return command.Fail(fmt.Errorf("the fence does not stand after %s: %s", timeout, c.why(a.agent.State())))
 		case <-poll.C:
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/routefence/routefence/agent"
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/spf13/pflag"
 )
 
@@ -25,7 +26,7 @@ func (f *replyFlags) register(fs *pflag.FlagSet) {
 
 // into adds what the flags mean to an agent's configuration.
 func (f *replyFlags) into(c *agent.Config) error {
-	if err := oneOf("replies", f.replies, "auto", "on", "off"); err != nil {
+	if err := command.OneOf("replies", f.replies, "auto", "on", "off"); err != nil {
 		return err
 	}
 	c.Replies = agent.Replies(f.replies)
@@ -33,7 +34,7 @@ func (f *replyFlags) into(c *agent.Config) error {
 		for item := range strings.SplitSeq(list, ",") {
 			a, err := netip.ParseAddr(strings.TrimSpace(item))
 			if err != nil || a.Zone() != "" {
-				return usage("--host-ip=%s: %q is not an IP address (want one like 10.250.0.7)", list, item)
+				return command.Usage("--host-ip=%s: %q is not an IP address (want one like 10.250.0.7)", list, item)
 			}
 			c.Hosts = append(c.Hosts, a.Unmap())
 		}

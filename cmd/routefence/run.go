@@ -10,6 +10,7 @@ import (
 
 	"github.com/routefence/routefence/agent"
 	"github.com/routefence/routefence/agent/health"
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/routefence/routefence/firewall/nfnetlink"
 	"github.com/routefence/routefence/firewall/xtables"
 	"github.com/routefence/routefence/routes/rtnl"
@@ -61,11 +62,11 @@ const sourcePoll = 2 * time.Second
 func assemble(c agentConfig) (*assembly, error) {
 	r, err := rtnl.New()
 	if err != nil {
-		return nil, &exitError{exitFailed, err}
+		return nil, command.Fail(err)
 	}
 	conns, err := sockets.New()
 	if err != nil {
-		return nil, &exitError{exitFailed, err}
+		return nil, command.Fail(err)
 	}
 	x := xtables.New(c.firewall, nfnetlink.Conn{}, c.log)
 	a := assembly{firewall: x, passed: func(time.Duration) {}}
@@ -121,7 +122,7 @@ func runAgent(ctx context.Context, c agentConfig) error {
 	<-stopped
 	c.log.Info("stopped; the fence stays (routefence cleanup removes it)")
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-		return &exitError{exitFailed, err}
+		return command.Fail(err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/netip"
 
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/routefence/routefence/selftest"
 	"github.com/spf13/cobra"
 )
@@ -27,7 +28,7 @@ networks, that many. Node networks are those that the flags name, and those that
 Exit code 0: the fence held. 1: it did not, there is none, or nothing could be tried.`,
 			selftest.TCP.Port(), selftest.UDP.Port(), selftest.MaxNetworks),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("output", output, "text", "json"); err != nil {
+			if err := command.OneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
 			addrs, err := addresses(args)
@@ -44,13 +45,13 @@ Exit code 0: the fence held. 1: it did not, there is none, or nothing could be t
 
 func addresses(args []string) ([]netip.Addr, error) {
 	if len(args) > selftest.MaxAddrs {
-		return nil, usage("%d addresses: want %d at most, as each is really tried", len(args), selftest.MaxAddrs)
+		return nil, command.Usage("%d addresses: want %d at most, as each is really tried", len(args), selftest.MaxAddrs)
 	}
 	var out []netip.Addr
 	for _, arg := range args {
 		addr, err := netip.ParseAddr(arg)
 		if err != nil || addr.Zone() != "" {
-			return nil, usage("%q is not an IP address (want one like 10.250.0.7)", arg)
+			return nil, command.Usage("%q is not an IP address (want one like 10.250.0.7)", arg)
 		}
 		out = append(out, addr.Unmap())
 	}
@@ -64,20 +65,20 @@ func runSelftest(out io.Writer, f *fenceFlags, addrs []netip.Addr, output string
 	}
 	t, err := newTrial(c)
 	if err != nil {
-		return &exitError{exitFailed, err}
+		return command.Fail(err)
 	}
 	targets, err := t.targets(addrs)
 	if err != nil {
 		return err
 	}
 	if err := t.run(targets); err != nil {
-		return &exitError{exitFailed, err}
+		return command.Fail(err)
 	}
 	if err := write(out, t.report, output); err != nil {
-		return &exitError{exitFailed, err}
+		return command.Fail(err)
 	}
 	if t.report.Result != selftest.Pass {
-		return &exitError{code: exitFailed}
+		return command.Fail(nil)
 	}
 	return nil
 }

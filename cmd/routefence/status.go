@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/routefence/routefence/agent"
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 )
@@ -35,7 +36,7 @@ func newStatus() *cobra.Command {
 Where ROUTEFENCE_LISTEN is set, as in the agent's own container, --server is by default where the agent listens by it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("output", f.output, "table", "json", "yaml"); err != nil {
+			if err := command.OneOf("output", f.output, "table", "json", "yaml"); err != nil {
 				return err
 			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -68,18 +69,18 @@ func (f statusFlags) run(ctx context.Context, out, errs io.Writer) error {
 	for {
 		d, raw, err := fetch(ctx, f.server)
 		if err != nil && (!f.watch || ctx.Err() == nil && last == "") {
-			return &exitError{exitUnreachable, err}
+			return &command.Exit{Code: exitUnreachable, Err: err}
 		}
 		// The time of the read-back moves all the time; it is no change worth showing.
 		if key := changeKey(d, err); key != last {
 			last = key
 			if err := f.show(d, raw, err, out, errs); err != nil {
-				return &exitError{exitFailed, err}
+				return command.Fail(err)
 			}
 		}
 		if !f.watch {
 			if !d.Ready {
-				return &exitError{code: exitFailed}
+				return command.Fail(nil)
 			}
 			return nil
 		}
@@ -120,7 +121,7 @@ func fetch(ctx context.Context, server string) (d agent.Document, raw []byte, er
 	endpoint := strings.TrimRight(server, "/") + "/state"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint, nil)
 	if err != nil {
-		return d, nil, usage("--server=%s: %v", server, err)
+		return d, nil, command.Usage("--server=%s: %v", server, err)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/routefence/routefence/agent"
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/routefence/routefence/firewall"
 	"github.com/routefence/routefence/firewall/nfnetlink"
 	"github.com/routefence/routefence/firewall/xtables"
@@ -117,9 +118,9 @@ func (t *trial) targets(addrs []netip.Addr) ([]selftest.Target, error) {
 		network, found := t.networkOf(a)
 		switch {
 		case !found:
-			return nil, usage("%s: lies in no node network, and nothing is sent anywhere else", a)
+			return nil, command.Usage("%s: lies in no node network, and nothing is sent anywhere else", a)
 		case barred.Contains(a):
-			return nil, usage("%s: is exempt from the fence, by --allow or as an address of this pod's, so there is nothing to test", a)
+			return nil, command.Usage("%s: is exempt from the fence, by --allow or as an address of this pod's, so there is nothing to test", a)
 		}
 		out = append(out, selftest.Target{Network: network, Addr: a})
 	}

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/routefence/routefence/cmd/internal/command"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -37,7 +38,7 @@ func newVersion() *cobra.Command {
 		Short: "Show the version, and the kernel and iptables found here",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, "text", "json"); err != nil {
+			if err := command.OneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
 			v := versionInfo{version, commit, runtime.Version(), kernelRelease(), iptablesVersions()}
