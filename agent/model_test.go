@@ -75,9 +75,9 @@ type world struct {
 	looked      bool
 	settled     map[string]bool
 	before      measure
-	// upset and emptied say what others did that makes some writes open or cut more for a moment.
-	upset, emptied, lost bool
-	others               string
+	// upset and lost say what others did that makes some writes open or cut more for a moment.
+	upset, lost bool
+	others      string
 	// seen is each layer as last read by the process.
 	seenRoutes   *routes.State
 	seenFirewall *firewall.Snapshot
@@ -230,9 +230,8 @@ func (w *world) write(at string, number int, c fmt.Stringer, change func() error
 	w.made++
 	w.Logf("write: %.200s", c)
 	now := w.measure(w.r.state, w.f.snapshot())
-	// Of what is translated, filter leaves the judgement to mangle, which is written after it: whoever emptied mangle opened it.
-	// Nor does a process that cannot read the other backend at its start know what is translated if others emptied table 9604 besides.
-	if !w.lost && (!w.emptied || !strings.Contains(w.f.String(), "--ctstate DNAT")) {
+	// A process that cannot read the other backend at its start does not know what is translated if others emptied table 9604 besides.
+	if !w.lost {
 		w.none("opened the firewall by "+c.String(), now.unstopped.Minus(w.before.unstopped))
 		w.none("leaks by "+c.String(), now.leaking.Minus(w.before.leaking))
 	}
@@ -296,8 +295,7 @@ func (w *world) owe() (settled, healthy bool) {
 func (w *world) pass() {
 	settled, healthy := w.owe()
 	w.before, w.others = w.measure(w.r.state, w.f.snapshot()), foreign(w.r.state, w.f)
-	mangle := w.f.tables[firewall.NFT][firewall.Table{Family: policy.IPv4, Name: "mangle"}]
-	w.upset, w.emptied = w.lacksMain(), len(mangle["POSTROUTING"]) == 0 || len(mangle[firewall.ChainName]) == 0
+	w.upset = w.lacksMain()
 	w.lost = len(w.r.state.Translating()) == 0 && w.faulty("firewall blind")
 	if !w.survives() {
 		w.start()

@@ -78,12 +78,12 @@ func Desired(p policy.Policy, o Options) Ruleset {
 		if d.set != "" {
 			out.Sets[d.set] = d.networks
 		}
-		out.Fences = append(out.Fences,
-			d.fence("filter", ChainName, []string{"OUTPUT", "FORWARD"}, d.filter()),
-			d.fence("mangle", ChainName, []string{"POSTROUTING"}, d.mangle()))
+		// mangle goes first: of what is translated or answered, filter leaves the judgement to it.
+		out.Fences = append(out.Fences, d.fence("mangle", ChainName, []string{"POSTROUTING"}, d.mangle()))
 		if len(d.replies) > 0 {
 			out.Fences = append(out.Fences, d.fence("mangle", ReplyChain, []string{"PREROUTING", "OUTPUT"}, d.marking()))
 		}
+		out.Fences = append(out.Fences, d.fence("filter", ChainName, []string{"OUTPUT", "FORWARD"}, d.filter()))
 		out.Degraded = append(out.Degraded, d.degraded()...)
 		if len(d.replies) < len(policy.Only(p.Replies, f)) {
 			out.Degraded = append(out.Degraded, f.String()+": no conntrack or connmark, connections that come in from node networks get no answer")
