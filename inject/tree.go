@@ -130,7 +130,7 @@ func text(m map[string]any, name string) string {
 	return s
 }
 
-// strings of a list; what is no string is passed over.
+// words returns the strings of a list; what is no string is passed over.
 func words(m map[string]any, name string) []string {
 	all, _ := m[name].([]any)
 	var out []string

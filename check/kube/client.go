@@ -44,7 +44,7 @@ func Load(path string) (Kubeconfig, error) {
 	}
 	config, err := clientcmd.NewDefaultClientConfig(*merged, nil).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return Kubeconfig{}, errors.New("there is none (give --kubeconfig, or KUBECONFIG in the environment)")
+		return Kubeconfig{}, errors.New("no file is named, KUBECONFIG is not set, and ~/.kube/config is not there")
 	}
 	if err != nil {
 		return Kubeconfig{}, err

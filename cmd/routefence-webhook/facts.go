@@ -46,6 +46,15 @@ func (c *connection) get(ctx context.Context, path string) ([]byte, error) {
 	return data, err
 }
 
+// decode reads an object of the API.
+func (c *connection) decode(ctx context.Context, path string, into any) error {
+	data, err := c.get(ctx, path)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
 func (c *connection) current() (client *cluster.Client, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -53,15 +53,6 @@ func (w *webhook) reads(ctx context.Context) error {
 	return err
 }
 
-// decode reads an object of the API.
-func (c *connection) decode(ctx context.Context, path string, into any) error {
-	data, err := c.get(ctx, path)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(data, into)
-}
-
 // tell puts a warning where people look: on the pod, if its name is known.
 func (w *webhook) tell(message string) error {
 	pod := os.Getenv("POD_NAME")

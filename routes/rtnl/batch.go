@@ -14,7 +14,7 @@ import (
 )
 
 // batchSize is how many routes go to the kernel at once. A message each costs two system calls; many at once fill the socket with
-// their answers, which take about 800 bytes of its 208 KiB (net.core.rmem_default) each.
+// their answers, of about 800 bytes each. New makes room for more than these; where it may not, net.core.rmem_default (208 KiB) has it.
 const batchSize = 64
 
 // howToTake are the flags that say how the kernel is to take a route.
@@ -35,7 +35,6 @@ func (k *Kernel) batch(changes []routes.Change) []error {
 		seq := nl.NewNetlinkRequest(0, 0).Seq
 		out = appendRoute(out, seq, c)
 		waiting[seq] = i
-		errs[i] = unix.ETIMEDOUT // until the answer is there
 	}
 	if err := unix.Sendto(k.dumps.GetFd(), out, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return every(errs, err)
