@@ -7,42 +7,16 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/routefence/routefence/test/netns"
+	"github.com/routefence/routefence/test/shipped"
 )
 
-var binary string
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "routefence-bench-")
-	if err != nil {
-		panic(err)
-	}
-	binary = filepath.Join(dir, "routefence")
-	build := exec.Command("go", append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", binary}, append(shippedFlags(), "../../cmd/routefence")...)...)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	code := 1
-	if err := build.Run(); err == nil {
-		code = m.Run()
-	}
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-// shippedFlags are those that the shipped binaries are built with, besides.
-func shippedFlags() []string {
-	data, err := os.ReadFile("../../image/goflags")
-	if err != nil {
-		panic(err)
-	}
-	return slices.DeleteFunc(strings.Fields(string(data)), func(word string) bool { return !strings.HasPrefix(word, "-") })
-}
+func TestMain(m *testing.M) { os.Exit(shipped.Main(m)) }
 
 // pod makes the calling thread's namespace look like a pod.
 func pod(b *testing.B) {

@@ -17,6 +17,7 @@ import (
 	"github.com/routefence/routefence/routes/rtnl"
 	"github.com/routefence/routefence/shoot"
 	"github.com/routefence/routefence/sockets"
+	"github.com/routefence/routefence/test/shipped"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 )
@@ -140,7 +141,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	inPod(b, func() {
 		for b.Loop() {
-			cmd := exec.Command(binary, "run", "--shoot-file", list, "--listen", "127.0.0.1:9604")
+			cmd := exec.Command(shipped.Binary, "run", "--shoot-file", list, "--listen", "127.0.0.1:9604")
 			if err := cmd.Start(); err != nil {
 				b.Fatal(err)
 			}

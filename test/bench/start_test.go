@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-iptables/iptables"
+	"github.com/routefence/routefence/test/shipped"
 )
 
 // BenchmarkStart is from the start of the process to a fence that was read back, each time in a new namespace.
@@ -26,7 +27,7 @@ func start(b *testing.B, n int) {
 	for b.Loop() {
 		inPod(b, func() { floors = append(floors, floor(b, networks)) })
 		inPod(b, func() {
-			ours = append(ours, run(b, "", binary, "init", "--shoot-file", list, "--log-level", "error"))
+			ours = append(ours, run(b, "", shipped.Binary, "init", "--shoot-file", list, "--log-level", "error"))
 		})
 	}
 	report(b, ours, floors)

@@ -15,6 +15,7 @@ import (
 	"github.com/routefence/routefence/inject"
 	"github.com/routefence/routefence/test/gardener"
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -150,7 +151,7 @@ func (k *kubelet) command(c corev1.Container) *rig.Process {
 	for _, name := range s.Capabilities.Add {
 		set += ",+" + strings.ToLower(string(name))
 	}
-	cmd := exec.Command("setpriv", append([]string{"--no-new-privs", "--inh-caps=-all", "--bounding-set=" + set, "--", binary}, c.Args...)...)
+	cmd := exec.Command("setpriv", append([]string{"--no-new-privs", "--inh-caps=-all", "--bounding-set=" + set, "--", shipped.Binary}, c.Args...)...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	for _, v := range c.Env {
 		value := v.Value

@@ -2,10 +2,13 @@
 package shipped
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -21,10 +24,8 @@ func Main(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	Binary = filepath.Join(dir, "routefence")
-	build := exec.Command("go", "build", "-o", Binary, "github.com/routefence/routefence/cmd/routefence")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build routefence: %v\n%s", err, out)
+	if err := build(); err != nil {
+		fmt.Fprintf(os.Stderr, "build routefence: %v\n", err)
 		return 1
 	}
 	// Some tests write rules themselves, by the product's own edges, which start iptables from this process.
@@ -33,4 +34,34 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	return m.Run()
+}
+
+// build uses the flags of "make build".
+func build() error {
+	flags, err := flags()
+	if err != nil {
+		return err
+	}
+	args := append([]string{"build", "-o", Binary, "-trimpath", "-ldflags", "-s -w"}, flags...)
+	cmd := exec.Command("go", append(args, "github.com/routefence/routefence/cmd/routefence")...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+// flags are those in image/goflags, two folders above the tests of a package. A guest has no tree, and a binary that was built outside.
+func flags() ([]string, error) {
+	data, err := os.ReadFile("../../image/goflags")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var out []string
+	for line := range strings.Lines(string(data)) {
+		if !strings.HasPrefix(line, "#") {
+			out = append(out, strings.Fields(line)...)
+		}
+	}
+	return out, err
 }
