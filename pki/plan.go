@@ -20,6 +20,9 @@ type Plan struct {
 	Settle time.Duration
 }
 
+// lastOfLife is the share of its life in which nothing new is done with an authority. The next one has been there for long.
+const lastOfLife = 0.1
+
 // Authorities returns those that shall be from now on, newest first: what is stored and what this process has known, less what has
 // expired, and a new one if the newest has had half of its life. An authority stays until it expires, so nothing that is served from it
 // is ever distrusted.
@@ -33,7 +36,7 @@ func (p Plan) Authorities(stored, known []Authority, now time.Time) ([]Authority
 	for _, a := range known {
 		// What somebody wiped comes back, but not at the very end of its life: replicas whose clocks differ would remove and restore
 		// it in turn.
-		if left(a.Cert, now) > 0.1 {
+		if left(a.Cert, now) > lastOfLife {
 			next = append(next, a)
 		}
 	}
@@ -77,25 +80,32 @@ func inAll(a Authority, bundles [][]byte) bool {
 }
 
 // Signer returns the authority to serve from: the newest that every API server has had time to learn. If there is none, the one
-// served from until now if it is live; after a start the oldest that is live, which has most likely been there before. Without any,
-// the newest of all.
+// served from until now if it is live; after a start the oldest that is live and not about to expire, which has most likely been there
+// before. Without any, the newest of all.
 func (p Plan) Signer(authorities []Authority, seen Seen, serving *tls.Certificate, now time.Time) Authority {
-	choice := authorities[0]
+	var live []Authority
 	for _, a := range authorities {
-		since, live := seen[a.Fingerprint()]
-		if live && now.Sub(since) >= p.Settle {
+		since, is := seen[a.Fingerprint()]
+		if is && now.Sub(since) >= p.Settle {
 			return a
 		}
-		if live {
-			choice = a
+		if is {
+			live = append(live, a)
 		}
 	}
-	for _, a := range authorities {
-		if _, live := seen[a.Fingerprint()]; live && from(serving, a) {
+	if len(live) == 0 {
+		return authorities[0]
+	}
+	if i := slices.IndexFunc(live, func(a Authority) bool { return from(serving, a) }); i >= 0 {
+		return live[i]
+	}
+	// One that is about to expire would do so while the next one settles, or is not trusted any more where a clock is ahead.
+	for _, a := range slices.Backward(live) {
+		if left(a.Cert, now) > lastOfLife {
 			return a
 		}
 	}
-	return choice
+	return live[0]
 }
 
 // Fits reports whether a serving certificate is still the one to serve with: from this authority, and in the first half of its life, or

@@ -128,8 +128,8 @@ func (f *serveFlags) times() error {
 		return command.Usage("--serving-lifetime=%s: must be at least %s", f.serving, shortest)
 	case f.authority < 2*f.serving:
 		return command.Usage("--ca-lifetime=%s: must be at least twice --serving-lifetime=%s", f.authority, f.serving)
-	case f.settle < 0 || f.settle > f.authority/4:
-		return command.Usage("--bundle-settle=%s: must be at most a quarter of --ca-lifetime=%s", f.settle, f.authority)
+	case f.settle < 0 || f.settle > f.authority/10:
+		return command.Usage("--bundle-settle=%s: must be at most a tenth of --ca-lifetime=%s", f.settle, f.authority)
 	case f.clusterTimeout <= 0 || f.clusterTimeout > 3*time.Second:
 		return command.Usage("--cluster-timeout=%s: want more than 0 and at most 3s: the API server itself waits 5s", f.clusterTimeout)
 	case f.drain < 0:

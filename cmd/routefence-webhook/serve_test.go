@@ -18,7 +18,7 @@ func TestServeUsage(t *testing.T) {
 		"--image=i --namespace=n --health-listen=x":             "--health-listen=x: ",
 		"--image=i --namespace=n --serving-lifetime=4s":         "--serving-lifetime=4s: must be at least 5s",
 		"--image=i --namespace=n --ca-lifetime=200h":            "--ca-lifetime=200h0m0s: must be at least twice --serving-lifetime=168h0m0s",
-		"--image=i --namespace=n --bundle-settle=400h":          "--bundle-settle=400h0m0s: must be at most a quarter of --ca-lifetime=1440h0m0s",
+		"--image=i --namespace=n --bundle-settle=400h":          "--bundle-settle=400h0m0s: must be at most a tenth of --ca-lifetime=1440h0m0s",
 		"--image=i --namespace=n --cluster-timeout=10s":         "--cluster-timeout=10s: want more than 0 and at most 3s",
 		"--image=i --namespace=n --drain=-1s":                   "--drain=-1s: must not be negative",
 		"--image=i --namespace=n --webhook-log-level=loud":      "--webhook-log-level=loud: want one of",
