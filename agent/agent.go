@@ -92,6 +92,8 @@ type Config struct {
 	// Replies says which connections are answered, none where it is "". Hosts are the addresses of the pod's host, for AutoReplies.
 	Replies Replies
 	Hosts   []netip.Addr
+	// TunnelGrace is how long a tunnel may be gone before connections through it are ended. 0 leaves them alone.
+	TunnelGrace time.Duration
 	// Resync is the longest time between two passes.
 	Resync time.Duration
 	// Alone says whether no other process of ours writes in this namespace. Nil means so.
@@ -164,6 +166,7 @@ func (a *Agent) Run(ctx context.Context, events ...Events) {
 // wait returns true when the next pass is due, false when ctx has ended.
 func (a *Agent) wait(ctx context.Context) bool {
 	gap, limit := a.memory.pace(a.Resync)
+	limit = a.memory.losses.remaining(limit, a.TunnelGrace, time.Now().Add(gap))
 	rest := time.NewTimer(gap)
 	defer rest.Stop()
 	select {

@@ -16,7 +16,7 @@ import (
 )
 
 // conclude makes the state out of the last observation of a pass.
-func (a *Agent) conclude(reports []shoot.Report, o observation, p plan, applyErr error) *State {
+func (a *Agent) conclude(reports []shoot.Report, o observation, p plan, verdicts []verdict.Network, applyErr error) *State {
 	s := &State{resync: a.Resync, passed: time.Now()}
 	d := &s.Document
 	d.ReadyWhen, d.Repairs, d.Severed = a.ReadyWhen, a.memory.repairs, a.memory.severed
@@ -42,7 +42,7 @@ func (a *Agent) conclude(reports []shoot.Report, o observation, p plan, applyErr
 	if last := a.State(); transient && !lacking && last.VerifiedAt != nil && a.memory.last.equal(p.wanted) {
 		return last.renewed(s)
 	}
-	d.Networks = a.networks(reports, o, p)
+	d.Networks = a.networks(reports, o, p, verdicts)
 	d.Phase = phase(d.Networks)
 	s.inPlace = len(d.Networks) > 0 && readErr == nil && len(p.routes)+len(p.firewall) == 0 &&
 		!slices.ContainsFunc(d.Networks, func(n Network) bool { return !n.Layers.Routes || !n.Layers.Firewall })
@@ -52,8 +52,7 @@ func (a *Agent) conclude(reports []shoot.Report, o observation, p plan, applyErr
 }
 
 // networks returns the verdicts with everything the state says about each.
-func (a *Agent) networks(reports []shoot.Report, o observation, p plan) []Network {
-	verdicts := p.verdicts(o)
+func (a *Agent) networks(reports []shoot.Report, o observation, p plan, verdicts []verdict.Network) []Network {
 	if verdicts == nil {
 		// Nothing is known of the kernel: every network may leak until the opposite is read back.
 		for _, n := range p.policy.Networks {

@@ -21,7 +21,7 @@ type Document struct {
 	Firewall   Backend    `json:"firewall"`
 	VerifiedAt *time.Time `json:"verifiedAt"`
 	Repairs    Repairs    `json:"repairs"`
-	// Severed counts the connections that were ended because they ran outside of the tunnel.
+	// Severed counts the connections that were ended because they ran outside of the tunnel, or because that is gone.
 	Severed uint64 `json:"severed"`
 }
 

@@ -29,6 +29,7 @@ type memory struct {
 	last      wanted
 	repairs   Repairs
 	severed   uint64
+	losses    losses
 	verified  time.Time
 	duration  time.Duration
 	unsettled int

@@ -86,22 +86,7 @@ func (a *Agent) sever(o opening) {
 	if o.empty() {
 		return
 	}
-	var peers []string
-	ended, err := a.kernel.Connections.Sever(func(peer netip.Addr, link int) bool {
-		held := o.holds(peer, link)
-		if held && !slices.Contains(peers, peer.String()) {
-			peers = append(peers, peer.String())
-		}
-		return held
-	})
-	a.memory.severed += uint64(ended)
-	if ended > 0 {
-		// By name: the VPN's own process may have been among them, whose peer then belongs to --allow.
-		a.log.Info("ended connections to nodes that ran outside of the tunnel", zap.Int("connections", ended), zap.Strings("peers", few(peers)))
-	}
-	if err != nil {
-		a.log.Warn("connections to nodes outside of the tunnel may hang", zap.Error(err))
-	}
+	a.end("connections to nodes that ran outside of the tunnel", o.holds)
 	if o.to.Empty() {
 		return
 	}
@@ -111,5 +96,25 @@ func (a *Agent) sever(o opening) {
 	}
 	if err != nil {
 		a.log.Warn("forwarded connections to nodes outside of the tunnel could not be forgotten", zap.Error(err))
+	}
+}
+
+// end ends the connections that are meant. What they are is told in the log.
+func (a *Agent) end(what string, meant func(peer netip.Addr, link int) bool) {
+	var peers []string
+	ended, err := a.kernel.Connections.Sever(func(peer netip.Addr, link int) bool {
+		held := meant(peer, link)
+		if held && !slices.Contains(peers, peer.String()) {
+			peers = append(peers, peer.String())
+		}
+		return held
+	})
+	a.memory.severed += uint64(ended)
+	if ended > 0 {
+		// By name: the VPN's own process may have been among them, whose peer then belongs to --allow.
+		a.log.Info("ended "+what, zap.Int("connections", ended), zap.Strings("peers", few(peers)))
+	}
+	if err != nil {
+		a.log.Warn("not ended and may hang: "+what, zap.Error(err))
 	}
 }

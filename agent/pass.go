@@ -81,7 +81,11 @@ func (a *Agent) Pass() *State {
 	if applyErr == nil {
 		a.memory.repairs = a.memory.repairs.plus(repair)
 	}
-	s := a.conclude(reports, o, p, applyErr)
+	verdicts := p.verdicts(o)
+	if verdicts != nil {
+		a.endLost(verdict.Dead(verdicts), p.policy.Replies)
+	}
+	s := a.conclude(reports, o, p, verdicts, applyErr)
 	a.remember(s, p, repair, time.Since(start))
 	a.Passed(a.memory.duration)
 	a.tell(s)
@@ -91,7 +95,7 @@ func (a *Agent) Pass() *State {
 
 // admit publishes that something is missing before it is put back, since until then it is.
 func (a *Agent) admit(reports []shoot.Report, o observation, p plan) {
-	s := a.conclude(reports, o, p, nil)
+	s := a.conclude(reports, o, p, p.verdicts(o), nil)
 	s.started = a.memory.started
 	a.state.Store(s)
 }

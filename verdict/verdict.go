@@ -69,6 +69,25 @@ func Of(p policy.Policy, translations []policy.Translation, r routes.State, f fi
 	return out
 }
 
+// Dead returns the addresses whose packets go nowhere.
+func Dead(networks []Network) ranges.Set {
+	var dead, other []netip.Prefix
+	for _, n := range networks {
+		if n.State == Blocked {
+			dead = append(dead, n.CIDR)
+		}
+		for _, e := range n.Exceptions {
+			switch {
+			case e.State != Blocked:
+				other = append(other, e.CIDR)
+			case n.State != Blocked:
+				dead = append(dead, e.CIDR)
+			}
+		}
+	}
+	return ranges.Of(dead...).Minus(ranges.Of(other...))
+}
+
 // Unstopped returns the addresses of the policy's networks that the firewall alone would let out by some fenced interface.
 func Unstopped(p policy.Policy, r routes.State, f firewall.Snapshot) ranges.Set {
 	var out ranges.Set

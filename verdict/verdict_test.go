@@ -216,3 +216,20 @@ func check(t *testing.T, n Network, want string) {
 		}
 	}
 }
+
+// TestDead: what goes nowhere, be it a network, the rest of one, or a part of one.
+func TestDead(t *testing.T) {
+	p := netip.MustParsePrefix
+	got := Dead([]Network{
+		{CIDR: p("10.1.0.0/16"), State: Blocked},
+		{CIDR: p("10.2.0.0/16"), State: Tunneled},
+		{CIDR: p("10.3.0.0/16"), State: Tunneled, Exceptions: []Exception{{CIDR: p("10.3.1.0/24"), State: Blocked}, {CIDR: p("10.3.2.0/24"), State: Allowed}}},
+		{CIDR: p("10.4.0.0/24"), State: Blocked, Exceptions: []Exception{{CIDR: p("10.4.0.0/25"), State: Tunneled}, {CIDR: p("10.4.0.128/26"), State: Blocked}}},
+		{CIDR: p("10.5.0.0/16"), State: Leaking},
+		{CIDR: p("10.6.0.0/16"), State: Bypassed},
+	}).Prefixes()
+	want := []netip.Prefix{p("10.1.0.0/16"), p("10.3.1.0/24"), p("10.4.0.128/25")}
+	if !slices.Equal(got, want) {
+		t.Errorf("dead are %v, want %v", got, want)
+	}
+}

@@ -110,12 +110,13 @@ func TestLongListsAreCut(t *testing.T) {
 	}
 }
 
-// The state is looked at every second, and ten thousand networks are within what is promised.
+// The state is looked at every second, and many networks are within what is promised. Comparing each network with each would take
+// minutes for as many as here.
 func TestManyNetworksCostLittle(t *testing.T) {
 	all := func(is string) agent.Document {
 		var many []string
-		for i := range 10_000 {
-			many = append(many, fmt.Sprintf("10.%d.%d.0/24 %s", i/256, i%256, is))
+		for i := range 100_000 {
+			many = append(many, fmt.Sprintf("%d.%d.%d.0/24 %s", 10+i>>16, i>>8&255, i&255, is))
 		}
 		return state(many...)
 	}
@@ -127,8 +128,8 @@ func TestManyNetworksCostLittle(t *testing.T) {
 	if e := between(tunneled, blocked); len(e) != 1 || e[0].Reason != TunnelDown {
 		t.Errorf("the tunnel went down, and %v is told", e)
 	}
-	// Comparing each network with each takes half a second and more.
-	if took := time.Since(begin); took > 100*time.Millisecond {
+	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("two comparisons took %s", took)
 	}
+	t.Logf("two comparisons took %s", time.Since(begin))
 }

@@ -35,7 +35,7 @@ var (
 	networkState = desc("network_state", "What happens to packets for a node network: 1 for that state, 0 for the others.", "cidr", "state")
 	repairs      = desc("repairs_total", "Passes that had to put back something that had stood.", "layer")
 	rejected     = desc("rejected_packets_total", "Packets that tried to leave and were refused by the fence's firewall rules.", "family")
-	severed      = desc("connections_severed_total", "TCP connections to nodes that were ended because they ran outside of the tunnel.")
+	severed      = desc("connections_severed_total", "TCP connections to nodes that were ended because they ran outside of the tunnel, or because that is gone.")
 	healthy      = desc("source_healthy", "Whether a source of node networks could be read and understood.", "source")
 	changed      = desc("source_last_change_timestamp_seconds", "When a source last named other networks.", "source")
 	verified     = desc("verified_timestamp_seconds", "When the kernel was last read back.")

@@ -58,6 +58,7 @@ type agentFlags struct {
 	replyFlags
 	cacheDir  string
 	readyWhen string
+	grace     time.Duration
 	resync    time.Duration
 	listen    string
 	logLevel  string
@@ -72,6 +73,7 @@ func (f *agentFlags) register(fs *pflag.FlagSet) {
 	f.replyFlags.register(fs)
 	fs.StringVar(&f.cacheDir, "cache-dir", "", "directory that keeps what --shoot said last over restarts (default none)")
 	fs.StringVar(&f.readyWhen, "ready-when", "fenced", "what /readyz waits for: fenced or tunneled")
+	fs.DurationVar(&f.grace, "tunnel-grace", 500*time.Millisecond, "how long a tunnel may be gone before connections through it are ended with an error; 0: they are left to hang")
 	fs.DurationVar(&f.resync, "resync", 10*time.Second, "longest time between two full read-backs of the kernel")
 	fs.StringVar(&f.listen, "listen", ":9604", "HTTP address")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -208,6 +210,9 @@ func (f *agentFlags) parse() (agentConfig, error) {
 	if f.resync < minResync {
 		return c, command.Usage("--resync=%s: must be at least %s", f.resync, minResync)
 	}
+	if f.grace < 0 {
+		return c, command.Usage("--tunnel-grace=%s: must not be negative", f.grace)
+	}
 	if err := checkAddress(f.listen); err != nil {
 		return c, command.Usage("--listen=%s: %v", f.listen, err)
 	}
@@ -217,7 +222,7 @@ func (f *agentFlags) parse() (agentConfig, error) {
 	c.listen = f.listen
 	c.Config = agent.Config{Allow: c.allow, Fenced: c.fenced, Tunnels: c.tunnels, Translation: c.translation,
 		Lifelines: c.lifelines, Known: knownLifelines(),
-		ReadyWhen: agent.Readiness(f.readyWhen), Resync: f.resync}
+		ReadyWhen: agent.Readiness(f.readyWhen), TunnelGrace: f.grace, Resync: f.resync}
 	if err := f.into(&c.Config); err != nil {
 		return c, err
 	}

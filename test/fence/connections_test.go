@@ -115,13 +115,13 @@ func TestConnectionsOutsideOfTheTunnelEnd(t *testing.T) {
 	})
 }
 
-// TestConnectionsInTheTunnelStay: the fence going up does not touch them, nor does the tunnel losing its routes for a while.
+// TestConnectionsInTheTunnelStay: the fence going up does not touch them, nor does the tunnel losing its routes for less than the grace.
 func TestConnectionsInTheTunnelStay(t *testing.T) {
 	eachBackend(t, rig.Options{}, func(t *testing.T, r *rig.Rig, backend string) {
 		hold(t, r.VPN)
 		r.TunnelUp()
 		v4, v6 := dial(t, r, rig.Node4), dial(t, r, rig.Node6)
-		s := startReady(t, r, backend)
+		s := startReady(t, r, backend, "--tunnel-grace=1m")
 		s.AwaitPhase("Tunneled")
 		for _, when := range []string{"fence up", "routes back"} {
 			for _, c := range []net.Conn{v4, v6} {
@@ -133,6 +133,50 @@ func TestConnectionsInTheTunnelStay(t *testing.T) {
 			s.AwaitPhase("Blocked")
 			r.Tun.AddRoutes()
 			s.AwaitPhase("Tunneled")
+		}
+	})
+}
+
+// TestConnectionsOfALostTunnelEnd: a tunnel that stays away, with its routes or with its device, takes its connections along: they end
+// with an error, and packets of theirs go nowhere. Others are dialled once it is back.
+func TestConnectionsOfALostTunnelEnd(t *testing.T) {
+	eachBackend(t, rig.Options{}, func(t *testing.T, r *rig.Rig, backend string) {
+		hold(t, r.VPN)
+		r.TunnelUp()
+		s := startReady(t, r, backend)
+		for how, lose := range map[string]struct{ away, back func() }{
+			"routes": {func() { r.Tun.RemoveRoutes() }, func() { r.Tun.AddRoutes() }},
+			"device": {r.TunnelDown, func() { r.TunnelUp() }},
+		} {
+			s.AwaitPhase("Tunneled")
+			ended := make(chan error)
+			for _, to := range []netip.Addr{rig.Node4, rig.Node6} {
+				c := dial(t, r, to)
+				if err := echo(c); err != nil {
+					t.Fatalf("%s before: %v", to, err)
+				}
+				_ = c.SetDeadline(time.Time{})
+				go func() { _, err := c.Read(make([]byte, 1)); ended <- err }()
+			}
+			r.ResetCounters()
+			begin := time.Now()
+			lose.away()
+			for range 2 {
+				select {
+				case err := <-ended:
+					if !errors.Is(err, syscall.ECONNABORTED) {
+						t.Errorf("%s gone: ended with %v, want ECONNABORTED", how, err)
+					}
+					t.Logf("%s gone: ended after %v", how, time.Since(begin))
+				case <-time.After(10 * time.Second):
+					t.Errorf("%s gone: a connection hangs", how)
+				}
+			}
+			expectNoLeak(t, r, how+" gone")
+			if !strings.Contains(s.Output(), `"msg":"ended connections to nodes whose tunnel is gone"`) {
+				t.Errorf("the log does not say so: %s", s.Tail())
+			}
+			lose.back()
 		}
 	})
 }

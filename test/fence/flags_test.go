@@ -48,6 +48,7 @@ var mistakes = []struct{ name, line, words string }{
 	{"resync without unit", "run --node-networks=10.250.0.0/16 --resync=10", "--resync 10"},
 	{"resync of nothing", "run --node-networks=10.250.0.0/16 --resync=0s", "--resync 0s"},
 	{"negative resync", "run --node-networks=10.250.0.0/16 --resync=-1s", "--resync -1s"},
+	{"negative grace", "run --node-networks=10.250.0.0/16 --tunnel-grace=-1s", "--tunnel-grace -1s"},
 	{"listen without port", "run --node-networks=10.250.0.0/16 --listen=9604", "--listen 9604"},
 	{"listen on no port", "run --node-networks=10.250.0.0/16 --listen=:99999", "--listen 99999"},
 	{"bad log level", "run --node-networks=10.250.0.0/16 --log-level=loud", "--log-level loud"},
