@@ -32,8 +32,8 @@ type Firewall interface {
 
 // Connections are those of the namespace: of its sockets, and those that it forwards.
 type Connections interface {
-	// Sever ends those that are meant, by the address of their peer and the link their socket is bound to, or 0.
-	Sever(meant func(peer netip.Addr, link int) bool) (int, error)
+	// Sever ends those that are meant, by the address of their peer, the link their socket is bound to, or 0, and whether they came in.
+	Sever(meant func(peer netip.Addr, link int, incoming bool) bool) (int, error)
 	// Forget drops what the kernel has noted of those to peers that are meant, the forwarded ones above all.
 	Forget(meant func(peer netip.Addr) bool) (int, error)
 }

@@ -149,7 +149,7 @@ func (f *fakeSource) Run(ctx context.Context, changed func()) {
 }
 
 // fakeConnections has connections to a node and to something else, of sockets that are bound to no link, to eth0 and to another
-// link, and notes which it was asked to end and to forget.
+// link, the last of which came in, and notes which it was asked to end and to forget.
 type fakeConnections struct {
 	ended     []connection
 	forgotten []string
@@ -163,11 +163,11 @@ type connection struct {
 	link int
 }
 
-func (f *fakeConnections) Sever(meant func(peer netip.Addr, link int) bool) (int, error) {
+func (f *fakeConnections) Sever(meant func(peer netip.Addr, link int, incoming bool) bool) (int, error) {
 	before := len(f.ended)
 	for _, peer := range connected {
 		for _, link := range []int{0, 2, 3} {
-			if meant(netip.MustParseAddr(peer), link) {
+			if meant(netip.MustParseAddr(peer), link, link == 3) {
 				f.ended = append(f.ended, connection{peer, link})
 			}
 		}

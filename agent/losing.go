@@ -63,9 +63,12 @@ func (a *Agent) endLost(dead ranges.Set, answered []netip.Prefix) {
 	if a.TunnelGrace == 0 {
 		return
 	}
-	lost := a.memory.losses.follow(dead.Minus(ranges.Of(answered...)), time.Now(), a.TunnelGrace)
+	lost := a.memory.losses.follow(dead, time.Now(), a.TunnelGrace)
 	if lost.Empty() {
 		return
 	}
-	a.end("connections to nodes whose tunnel is gone", func(peer netip.Addr, _ int) bool { return lost.Contains(peer) })
+	spared := ranges.Of(answered...)
+	a.end("connections to nodes whose tunnel is gone", func(peer netip.Addr, _ int, incoming bool) bool {
+		return lost.Contains(peer) && !(incoming && spared.Contains(peer))
+	})
 }

@@ -86,7 +86,7 @@ func (a *Agent) sever(o opening) {
 	if o.empty() {
 		return
 	}
-	a.end("connections to nodes that ran outside of the tunnel", o.holds)
+	a.end("connections to nodes that ran outside of the tunnel", func(peer netip.Addr, link int, _ bool) bool { return o.holds(peer, link) })
 	if o.to.Empty() {
 		return
 	}
@@ -100,10 +100,10 @@ func (a *Agent) sever(o opening) {
 }
 
 // end ends the connections that are meant. What they are is told in the log.
-func (a *Agent) end(what string, meant func(peer netip.Addr, link int) bool) {
+func (a *Agent) end(what string, meant func(peer netip.Addr, link int, incoming bool) bool) {
 	var peers []string
-	ended, err := a.kernel.Connections.Sever(func(peer netip.Addr, link int) bool {
-		held := meant(peer, link)
+	ended, err := a.kernel.Connections.Sever(func(peer netip.Addr, link int, incoming bool) bool {
+		held := meant(peer, link, incoming)
 		if held && !slices.Contains(peers, peer.String()) {
 			peers = append(peers, peer.String())
 		}

@@ -41,11 +41,12 @@ func New() (*Kernel, error) {
 const (
 	idOffset    = 4
 	idSize      = 48
+	portSize    = 2
 	remotePart  = 20
 	linkPart    = 36
 	stateListen = 10
-	// connected are the states of sockets that have a peer: all but CLOSE, LISTEN and TIME_WAIT, as bits.
-	connected = 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<8 | 1<<9 | 1<<11 | 1<<12
+	// listed are the states of sockets that have a peer, all but CLOSE and TIME_WAIT, and LISTEN, as bits.
+	listed = 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<8 | 1<<9 | 1<<stateListen | 1<<11 | 1<<12
 )
 
 // request is a struct inet_diag_req_v2, which names one socket.
@@ -76,13 +77,13 @@ func (listing) Len() int { return 4 + idSize + 8 }
 // Serialize implements nl.NetlinkRequestData.
 func (l listing) Serialize() []byte {
 	b := make([]byte, l.Len())
-	binary.NativeEndian.PutUint32(b[4+idSize:], connected)
+	binary.NativeEndian.PutUint32(b[4+idSize:], listed)
 	return b
 }
 
-// Sever ends the connections that are meant and returns how many. It is told the address of their peer, and the interface that the
-// socket is bound to, or 0. Listing sockets costs the most, as the kernel walks over the tables of all namespaces: it is done once.
-func (k *Kernel) Sever(meant func(peer netip.Addr, link int) bool) (int, error) {
+// Sever ends the connections that are meant and returns how many. Meant is told the address of their peer, the interface that the
+// socket is bound to, or 0, and whether they came in: their port is one that a socket of the namespace listens at. Listing sockets costs the most, as the kernel walks over the tables of all namespaces: it is done once.
+func (k *Kernel) Sever(meant func(peer netip.Addr, link int, incoming bool) bool) (int, error) {
 	if none() {
 		return 0, nil
 	}
@@ -121,14 +122,20 @@ func none() bool {
 	return true
 }
 
-func (k *Kernel) find(meant func(netip.Addr, int) bool) ([]*request, error) {
+func (k *Kernel) find(meant func(netip.Addr, int, bool) bool) ([]*request, error) {
 	var out []*request
+	listening := map[[portSize]byte]bool{}
 	err := k.execute(getTCPSockets, unix.NLM_F_DUMP, listing{}, func(m []byte) bool {
-		if len(m) < idOffset+idSize || m[1] == stateListen {
+		if len(m) < idOffset+idSize {
 			return true
 		}
 		id := m[idOffset : idOffset+idSize]
-		if meant(remote(m[0], id), int(binary.NativeEndian.Uint32(id[linkPart:]))) {
+		port := [portSize]byte(id)
+		if m[1] == stateListen {
+			listening[port] = true // these come before all others (inet_diag_dump_icsk)
+			return true
+		}
+		if meant(remote(m[0], id), int(binary.NativeEndian.Uint32(id[linkPart:])), listening[port]) {
 			r := &request{family: m[0]}
 			copy(r.id[:], id)
 			out = append(out, r)

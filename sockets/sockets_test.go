@@ -27,9 +27,18 @@ func TestSever(t *testing.T) {
 		ends[peer] = connect(t, netip.MustParseAddr(peer))
 	}
 	to := ranges.Of(netip.MustParsePrefix("10.250.0.0/16"), netip.MustParsePrefix("fd00:250::/48"))
-	meant := func(peer netip.Addr, _ int) bool { return to.Contains(peer) }
-	if n, err := k.Sever(func(peer netip.Addr, link int) bool { return meant(peer, link) && link == 77 }); n != 0 || err != nil {
+	meant := func(peer netip.Addr, _ int, _ bool) bool { return to.Contains(peer) }
+	came := 0
+	if n, err := k.Sever(func(peer netip.Addr, link int, incoming bool) bool {
+		if incoming {
+			came++
+		}
+		return meant(peer, link, incoming) && link == 77
+	}); n != 0 || err != nil {
 		t.Errorf("bound to another interface: severed %d, %v", n, err)
+	}
+	if came != len(peers) {
+		t.Errorf("%d connections came in, want one end of each of %d", came, len(peers))
 	}
 	n, err := k.Sever(meant)
 	if err != nil || n != 3 {

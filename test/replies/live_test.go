@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,11 +87,11 @@ func (b *bench) fence() {
 	}
 }
 
-// outward is a connection from the pod to the seed node, and its far end.
-func (b *bench) outward() (near, far net.Conn) {
+// outward is a connection from the pod to a node's address in a namespace, and its far end.
+func (b *bench) outward(to *rig.Namespace) (near, far net.Conn) {
 	b.t.Helper()
 	var l net.Listener
-	err := b.Net.Do(func() (err error) { l, err = net.Listen("tcp", addrPort(rig.Node4, 10252).String()); return err })
+	err := to.Do(func() (err error) { l, err = net.Listen("tcp", addrPort(rig.Node4, 10252).String()); return err })
 	if err != nil {
 		b.t.Fatalf("listen at the node: %v", err)
 	}
@@ -150,7 +151,7 @@ func addrPort(a netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortF
 // because the node speaks first once conntrack looks.
 func TestOldConnectionIsNoReply(t *testing.T) {
 	eachBackend(t, rig.Options{}, func(t *testing.T, b *bench) {
-		near, far := b.outward()
+		near, far := b.outward(b.Net)
 		b.fence()
 		time.Sleep(settle)
 		before := b.begun()
@@ -165,6 +166,26 @@ func TestOldConnectionIsNoReply(t *testing.T) {
 		}
 		if after := b.begun(); after != before {
 			t.Errorf("packets of the old connection at the seed side: %s, were %s", after, before)
+		}
+	})
+}
+
+// TestLostTunnelTakesItsOwn: what the pod had dialled through the tunnel ends when that is gone, and what came in over eth0 from the same
+// node, and is answered there, goes on.
+func TestLostTunnelTakesItsOwn(t *testing.T) {
+	eachBackend(t, rig.Options{}, func(t *testing.T, b *bench) {
+		b.TunnelUp()
+		b.run("--replies=on")
+		b.agent.AwaitPhase("Tunneled")
+		near, _ := b.outward(b.VPN)
+		c := b.talk()
+		b.TunnelDown()
+		_ = near.SetDeadline(time.Now().Add(ample))
+		if _, err := near.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNABORTED) {
+			t.Errorf("dialled through the tunnel: %v, want ECONNABORTED", err)
+		}
+		if err := c.say(); err != nil {
+			t.Errorf("came in over eth0: %v", err)
 		}
 	})
 }
