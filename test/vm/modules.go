@@ -10,6 +10,7 @@ import (
 var wanted = []string{
 	"kernel/net/ipv4/", "kernel/net/ipv6/", "kernel/net/netfilter/", "kernel/net/packet/", "kernel/net/unix/", "kernel/net/netlink/",
 	"kernel/drivers/net/bonding/", "kernel/drivers/net/dummy.ko", "kernel/drivers/net/tun.ko", "kernel/drivers/net/veth.ko",
+	"kernel/drivers/net/macvlan.ko", "kernel/drivers/net/vxlan/", "kernel/net/bridge/bridge.ko",
 }
 
 // modules is a part of a module tree: its files, and its share of the tables modules.dep and modules.alias.
