@@ -54,7 +54,8 @@ type wanted struct {
 
 func (w wanted) equal(o wanted) bool {
 	return slices.Equal(w.policy.Networks, o.policy.Networks) && slices.Equal(w.policy.Allow, o.policy.Allow) &&
-		slices.Equal(w.policy.Replies, o.policy.Replies) && slices.Equal(w.translations, o.translations)
+		slices.Equal(w.policy.Replies, o.policy.Replies) && slices.Equal(w.policy.Images, o.policy.Images) &&
+		slices.Equal(w.translations, o.translations)
 }
 
 const (

@@ -91,7 +91,9 @@ func (w *world) measure(s routes.State, f firewall.Snapshot) measure {
 	// Rule 95 comes before the firewall that it is for. It opens for packets with our mark, which nobody else sets.
 	unanswered := s
 	unanswered.Rules = slices.DeleteFunc(slices.Clone(s.Rules), routes.Rule.Answers)
-	return measure{exposed: s.Exposed(p), unstopped: verdict.Unstopped(p, s, f), leaking: w.leaking(unanswered, f), carried: s.Carried(p)}
+	firewalled := p
+	firewalled.Networks = ranges.Of(slices.Concat(p.Networks, p.Images)...).Prefixes()
+	return measure{exposed: s.Exposed(p), unstopped: verdict.Unstopped(firewalled, s, f), leaking: w.leaking(unanswered, f), carried: s.Carried(p)}
 }
 
 // leaking returns what leaks by the verdict.
@@ -109,6 +111,7 @@ func (w *world) leaking(s routes.State, f firewall.Snapshot) (out ranges.Set) {
 
 func (w *world) policy() policy.Policy {
 	p := policy.New(w.owed.Prefixes(), w.config.Allow, w.config.Fenced, w.config.Tunnels)
+	p, _ = p.Expect(w.config.Images, nil, nil)
 	return p.Answer(func(netip.Prefix) bool { return w.config.Replies == AllReplies })
 }
 

@@ -107,6 +107,15 @@ func (a *Agent) policyFor(reports []shoot.Report, s routes.State) (policy.Policy
 	return a.answering(p.Keep(lifelines), around), nil
 }
 
+// around returns addresses of the world that the pod itself lives in.
+func (a *Agent) around() []policy.Lifeline {
+	out := a.allLifelines()
+	for _, h := range a.Hosts {
+		out = append(out, policy.Lifeline{Addr: h, Name: "host"})
+	}
+	return out
+}
+
 // allLifelines returns what the last look told, and what the kernel does not tell.
 func (a *Agent) allLifelines() []policy.Lifeline {
 	seen := a.memory.surroundings.lifelines

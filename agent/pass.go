@@ -139,7 +139,9 @@ func (a *Agent) plan(reports []shoot.Report, o observation) plan {
 	links := a.lastLinks(o)
 	p.policy.Fenced = withNames(p.policy, links)
 	blind := blindTo(o, p.policy)
+	var spared []string
 	if a.Translation == FollowTranslation {
+		p.policy, spared = p.policy.Expect(a.Images, a.Allow, a.around())
 		p.translations = toNodes(o.firewall.Translations(p.policy), a.allLifelines())
 		if blind {
 			known := a.memory.last.translations
@@ -162,7 +164,7 @@ func (a *Agent) plan(reports []shoot.Report, o observation) plan {
 	if o.firewallErr == nil && (len(links.Links) > 0 || len(firewall.Remove(o.firewall)) == 0) {
 		rules := firewall.Desired(possible, a.options(p, o, links))
 		p.firewall = firewall.Diff(rules, o.firewall)
-		p.degraded = rules.Degraded
+		p.degraded = append(rules.Degraded, spared...)
 	}
 	return p
 }

@@ -48,7 +48,7 @@ func drawNetworks(t *rapid.T) []netip.Prefix {
 func newWorld(t *rapid.T, met map[string]int) *world {
 	w := &world{T: t, met: met, f: newFakeTables()}
 	w.config = Config{Fenced: policy.Patterns{"eth0"}, Tunnels: policy.Patterns{"tun0"}, ReadyWhen: WhenFenced, Translation: FollowTranslation,
-		Lifelines: KeepLifelines, Resync: 10 * time.Second, Passed: func(time.Duration) {},
+		Images: networks(policy.DefaultImages), Lifelines: KeepLifelines, Resync: 10 * time.Second, Passed: func(time.Duration) {},
 		Replies: rapid.SampledFrom([]Replies{NoReplies, AllReplies}).Draw(t, "replies")}
 	if rapid.Bool().Draw(t, "allow") {
 		w.config.Allow = networks("10.250.0.16/28")
@@ -191,7 +191,11 @@ func TestWholeAgent(t *testing.T) {
 			}),
 			"tunnel": then(w.flapTunnel),
 			"NETMAP": then(func() {
+				before := w.measure(w.r.state, w.f.snapshot())
 				w.f.toggle(rapid.SampledFrom([]string{firewall.NFT, firewall.Legacy}).Draw(t, "backend"), "nat", "OUTPUT -d 10.250.0.0/24 -j NETMAP --to 242.0.0.0/24")
+				if before.unstopped.Empty() {
+					w.none("leaks by a rule that has not been read", w.measure(w.r.state, w.f.snapshot()).leaking.Minus(before.leaking))
+				}
 			}),
 			"tamper": then(w.tamper),
 			"foreign route": then(func() {

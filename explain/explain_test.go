@@ -41,6 +41,7 @@ func pod(p policy.Policy, fenced bool, main ...routes.Route) (routes.State, fire
 func TestAddress(t *testing.T) {
 	base := policy.New([]netip.Prefix{netip.MustParsePrefix("10.250.0.0/16")}, nil, policy.Patterns{"eth0"}, policy.Patterns{"tun0"})
 	kept := base.Keep([]policy.Lifeline{{Addr: netip.MustParseAddr("10.250.0.7"), Name: "DNS server"}})
+	expecting, _ := base.Expect([]netip.Prefix{netip.MustParsePrefix(policy.DefaultImages)}, nil, nil)
 	for name, c := range map[string]struct {
 		addr   string
 		policy policy.Policy
@@ -50,6 +51,7 @@ func TestAddress(t *testing.T) {
 		says   []string
 	}{
 		"no node":   {"192.0.2.1", base, true, nil, NotNode, []string{"not a node address", "to eth0"}},
+		"image":     {"242.0.0.7", expecting, true, nil, NotNode, []string{"not a node address, but one that", "to eth0", "sent to eth0 is stopped"}},
 		"VPN down":  {"10.250.0.7", base, true, nil, verdict.Blocked, []string{"goes nowhere", "blackhole 10.250.0.0/16", "rule 97", "sent to eth0 is stopped"}},
 		"VPN up":    {"10.250.0.7", base, true, []routes.Route{via("10.0.0.0/8", 3)}, verdict.Tunneled, []string{"leaves by tun0", "rule 96"}},
 		"no fence":  {"10.250.0.7", base, false, nil, verdict.Leaking, []string{"LEAKING", "to eth0", "a packet sent to eth0 leaves"}},

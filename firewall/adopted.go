@@ -37,7 +37,7 @@ func (s Snapshot) Allowed() []netip.Prefix {
 	return out
 }
 
-// TranslatedTo returns what the rules in the kernel take node networks to be translated to.
+// TranslatedTo returns what the rules in the kernel take node networks to be translated to, or expect them to be.
 func (s Snapshot) TranslatedTo() []netip.Prefix {
 	var out []netip.Prefix
 	for table, chains := range s.Tables {

@@ -100,7 +100,7 @@ type design struct {
 	allow    []netip.Prefix
 	// set is the name of the set that stands for the networks, or "".
 	set string
-	// from and to are the two sides of the translations, own the pod's addresses inside the networks.
+	// from and to are the two sides of the translations, those that have not been read yet included; own are the pod's addresses inside the networks.
 	from, to, own []netip.Prefix
 	// replies are the networks whose connections are answered.
 	replies []netip.Prefix
@@ -125,7 +125,7 @@ func newDesign(p policy.Policy, o Options, f policy.Family) design {
 	}
 	d.from, d.own = within(d.networks, policy.Only(from, f)), within(d.networks, policy.Only(o.Local, f))
 	images := policy.Only(to, f)
-	d.to = ranges.Of(images...).Minus(ranges.Of(within(d.networks, images)...)).Prefixes()
+	d.to = ranges.Of(images...).Minus(ranges.Of(within(d.networks, images)...)).Union(ranges.Of(policy.Only(p.Images, f)...)).Prefixes()
 	d.fenced, d.exempt = interfaceNames(p, o.Links)
 	return d
 }

@@ -28,6 +28,8 @@ var basesOf = map[string]string{
 
 func TestDesired(t *testing.T) {
 	p := policy.New(prefixes("10.1.0.0/16"), prefixes("10.1.2.0/24"), policy.Patterns{"eth0"}, policy.Patterns{"tun0"})
+	expecting := testPolicy("10.1.0.0/16", "fd00::/8")
+	expecting.Images = prefixes("242.0.0.0/8")
 	for _, c := range []struct {
 		name           string
 		policy         policy.Policy
@@ -51,6 +53,17 @@ func TestDesired(t *testing.T) {
 -d 10.1.0.0/16 -o eth0 "routefence: node network" -j REJECT --reject-with icmp-admin-prohibited`,
 			`-d 10.1.0.0/16 -o eth0 "routefence: node network" -j DROP
 -d 242.0.0.0/16 -o eth0 "routefence: translated" -j DROP`},
+		{"expecting, translated inside and outside of that", expecting, Options{Lacks: map[policy.Family]Lacks{policy.IPv4: {Conntrack: true, Reject: true}, policy.IPv6: {Reject: true}},
+			Translations: []policy.Translation{
+				{From: netip.MustParsePrefix("10.1.0.0/17"), To: netip.MustParsePrefix("242.0.0.0/17")},
+				{From: netip.MustParsePrefix("10.1.128.0/17"), To: netip.MustParsePrefix("240.0.0.0/17")}}},
+			`-d 10.1.0.0/16 -o lo "routefence: translated" -j DROP
+-d 10.1.0.0/16 -o eth0 "routefence: node network" -j DROP
+-d fd00::/8 -o eth0 "routefence: node network" -j DROP`,
+			`-d 10.1.0.0/16 -o eth0 "routefence: node network" -j DROP
+-d 240.0.0.0/17 -o eth0 "routefence: translated" -j DROP
+-d 242.0.0.0/8 -o eth0 "routefence: translated" -j DROP
+-d fd00::/8 -o eth0 "routefence: node network" -j DROP`},
 		{"lacking", testPolicy("fd00::/8"), Options{Lacks: map[policy.Family]Lacks{policy.IPv6: {Reject: true, Comment: true}}},
 			`-d fd00::/8 -o eth0 -j DROP`, `-d fd00::/8 -o eth0 -j DROP`},
 		{"answering", testPolicy("10.1.0.0/16", "10.3.0.0/16").Answer(func(n netip.Prefix) bool { return n.Addr().As4()[1] == 1 }),

@@ -46,7 +46,7 @@ func (f *fenceFlags) registerFence(fs *pflag.FlagSet) {
 	fs.StringVar(&f.shootFile, "shoot-file", "", "file to follow: a Shoot, Cluster or Infrastructure object as YAML or JSON, or a plain list of CIDRs")
 	fs.StringArrayVar(&f.fenced, "fence-interfaces", []string{"eth0"}, "interfaces node traffic must never leave by; shell patterns")
 	fs.StringArrayVar(&f.tunnels, "tunnel-interfaces", []string{"tun0,bond0*"}, "interfaces of the VPN; shell patterns")
-	fs.StringArrayVar(&f.allow, "allow", nil, "CIDRs inside node networks that stay reachable")
+	fs.StringArrayVar(&f.allow, "allow", nil, "CIDRs inside node networks, or inside --translated-networks, that stay reachable")
 	fs.StringVar(&f.lifelines, "lifelines", "keep", "a node network that holds the pod's own address, gateway, DNS, API server or a tunnel's other end: keep that address reachable, or refuse the network")
 	fs.StringVar(&f.firewall, "firewall", "auto", "iptables backend: auto, nft or legacy")
 	fs.StringVar(&f.translation, "translation", "auto", "follow NETMAP and DNAT of node networks in nat OUTPUT: auto or off")
@@ -56,6 +56,7 @@ func (f *fenceFlags) registerFence(fs *pflag.FlagSet) {
 type agentFlags struct {
 	fenceFlags
 	replyFlags
+	images    []string
 	cacheDir  string
 	readyWhen string
 	grace     time.Duration
@@ -71,6 +72,7 @@ type agentFlags struct {
 func (f *agentFlags) register(fs *pflag.FlagSet) {
 	f.fenceFlags.register(fs)
 	f.replyFlags.register(fs)
+	fs.StringArrayVar(&f.images, "translated-networks", []string{policy.DefaultImages}, "CIDRs that node networks may be translated to, never reached by a fenced interface, from before a translation is read; or none")
 	fs.StringVar(&f.cacheDir, "cache-dir", "", "directory that keeps what --shoot said last over restarts (default none)")
 	fs.StringVar(&f.readyWhen, "ready-when", "fenced", "what /readyz waits for: fenced or tunneled")
 	fs.DurationVar(&f.grace, "tunnel-grace", 500*time.Millisecond, "how long a tunnel may be gone before connections through it are ended with an error; 0: they are left to hang")
@@ -223,6 +225,9 @@ func (f *agentFlags) parse() (agentConfig, error) {
 	c.Config = agent.Config{Allow: c.allow, Fenced: c.fenced, Tunnels: c.tunnels, Translation: c.translation,
 		Lifelines: c.lifelines, Known: knownLifelines(),
 		ReadyWhen: agent.Readiness(f.readyWhen), TunnelGrace: f.grace, Resync: f.resync}
+	if c.Images, err = f.parseImages(); err != nil {
+		return c, err
+	}
 	if err := f.into(&c.Config); err != nil {
 		return c, err
 	}
@@ -231,6 +236,18 @@ func (f *agentFlags) parse() (agentConfig, error) {
 	}
 	c.warn()
 	return c, nil
+}
+
+// parseImages refuses host bits: to clear them, as is done where that widens the fence, would close a range that nobody named.
+func (f *agentFlags) parseImages() ([]netip.Prefix, error) {
+	if len(f.images) == 1 && f.images[0] == "none" {
+		return nil, nil
+	}
+	images, warnings, err := prefixes("translated-networks", f.images)
+	if err == nil && len(warnings) > 0 {
+		err = command.Usage("--translated-networks: %s", warnings[0])
+	}
+	return images, err
 }
 
 // warn tells once of networks that were read otherwise than they were written.

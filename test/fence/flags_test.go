@@ -44,6 +44,8 @@ var mistakes = []struct{ name, line, words string }{
 	{"fenced tunnel", "run --node-networks=10.250.0.0/16 --fence-interfaces=tun0", "--fence-interfaces tun0"},
 	{"bad firewall", "run --node-networks=10.250.0.0/16 --firewall=ipfw", "--firewall ipfw nft"},
 	{"bad translation", "run --node-networks=10.250.0.0/16 --translation=on", "--translation on off"},
+	{"bad translated networks", "run --node-networks=10.250.0.0/16 --translated-networks=nowhere", "--translated-networks nowhere"},
+	{"host bits in translated networks", "run --node-networks=10.250.0.0/16 --translated-networks=242.0.0.7/8", "--translated-networks 242.0.0.7/8"},
 	{"bad ready-when", "run --node-networks=10.250.0.0/16 --ready-when=always", "--ready-when always tunneled"},
 	{"resync without unit", "run --node-networks=10.250.0.0/16 --resync=10", "--resync 10"},
 	{"resync of nothing", "run --node-networks=10.250.0.0/16 --resync=0s", "--resync 0s"},

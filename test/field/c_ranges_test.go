@@ -208,7 +208,7 @@ func TestFR28MixedFamilies(t *testing.T) {
 		}
 		for _, family := range families {
 			n := strings.Count(r.Pod.Run("ip -"+family+" route show table 9604"), "blackhole")
-			if rules := r.Pod.Run(program(family, "nft") + "-save"); n != 1 || strings.Count(rules, "-j DROP") != 1 {
+			if rules := r.Pod.Run(program(family, "nft") + "-save"); n != 1 || strings.Count(rules, `node network" -j DROP`) != 1 {
 				t.Errorf("order %d: IPv%s: %d blackholes, rules\n%s", i, family, n, rules)
 			}
 		}

@@ -36,7 +36,8 @@ type mixed struct {
 	tunnel string
 	netmap bool
 	policy int
-	// damaged says that something of the fence was taken away since it was last seen whole, opened that bound sockets get out until it is back or, after a new NETMAP, read.
+	// damaged says that something of the fence was taken away, or of a new NETMAP not read, since it was last seen whole; opened that
+	// bound sockets get out until it is back.
 	damaged, opened bool
 	seen            rig.Count
 	gap             uint64
@@ -98,7 +99,7 @@ func (m *mixed) live() {
 	totals := h.Stop()
 	m.health.expect(m.t, dialers)
 	m.t.Logf("%d acts in %v, nat rules in %s: %v", mixedActs, time.Since(begin).Round(time.Second), m.nat, m.acts)
-	m.t.Logf("%v; %d packets and requests of bound sockets in the two gaps", totals, m.gap)
+	m.t.Logf("%v; %d packets and requests of bound sockets while both tables were empty", totals, m.gap)
 	if totals.Seed.Free() != 0 || totals.Attempts == 0 || totals.VPN.Free() == 0 {
 		m.t.Errorf("packets of free sockets: %v", totals)
 	}
@@ -176,21 +177,17 @@ func (m *mixed) changeTunnel() {
 	m.rest()
 }
 
-// changeNetmap adds or deletes the VPN's rule. The fence is whole then: until the agent has read the rule, a packet that it translates
-// is stopped by the blackhole alone, before it is translated. So no tunnel may have routes for the real addresses alone: those come
-// before the blackhole (docs/fence.md has that gap).
+// changeNetmap adds or deletes the VPN's rule. The fence is whole then: until the agent has read the rule, what stops a packet that the
+// tunnel has a route for and the rule translates is one rule in mangle.
 func (m *mixed) changeNetmap() {
 	m.whole()
-	if m.tunnel == "old" {
-		m.changeTunnel()
-	}
 	m.health.lost()
 	m.netmap = !m.netmap
 	m.note("netmap", fmt.Sprint(m.netmap))
 	action := "-D"
 	if m.netmap {
 		action = "-A"
-		m.damaged, m.opened = true, true // for bound sockets, likewise
+		m.damaged = true
 	}
 	netmap(m.nat, false).rule(m.r, action)
 	m.judge()
