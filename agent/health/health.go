@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/routefence/routefence/agent"
+	"github.com/routefence/routefence/metrics"
 )
 
 // States yields the latest state.
@@ -27,7 +27,7 @@ func Handler(s States, m *Metrics) http.Handler {
 	mux.HandleFunc("/startupz", probe(http.StatusServiceUnavailable, func() []agent.Check { return s.State().Started() }))
 	mux.HandleFunc("/readyz", probe(http.StatusServiceUnavailable, func() []agent.Check { return s.State().Ready(time.Now()) }))
 	mux.HandleFunc("/state", func(w http.ResponseWriter, _ *http.Request) { writeState(w, s.State().At(time.Now())) })
-	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
+	mux.Handle("/metrics", metrics.Handler(maxScrapes, m.collect))
 	return readOnly(mux)
 }
 

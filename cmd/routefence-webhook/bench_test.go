@@ -48,7 +48,7 @@ func canned(tb testing.TB, like []byte) http.Handler {
 // answering is the webhook as it is served, but for an API server that has always answered already.
 func answering() http.Handler {
 	spareGC()
-	m := newMetrics(rotation.New(rotation.Options{}))
+	m := newFigures(rotation.New(rotation.Options{}))
 	j := judging(func(context.Context, string) (facts, error) { return facts{enforce: "privileged"}, nil })
 	return m.timed(admission.NewHandler(admission.Options{Judge: j.decide, Kinds: []string{"apps/v1/Deployment", "apps/v1/StatefulSet"},
 		Observe: m.reviewed, Log: zap.NewNop()}))

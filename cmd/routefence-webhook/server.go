@@ -26,7 +26,7 @@ type webhook struct {
 	serveConfig
 	connection *connection
 	keeper     *rotation.Keeper
-	metrics    *metrics
+	metrics    *figures
 	// readable is true once Clusters could be read.
 	readable atomic.Bool
 	leaving  atomic.Bool
@@ -50,7 +50,7 @@ func (c serveConfig) serve(ctx context.Context) error {
 		Connect: func() (rotation.API, error) { return c.access.Connect() },
 		Warn:    w.warn,
 	})
-	w.metrics = newMetrics(w.keeper)
+	w.metrics = newFigures(w.keeper)
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	go w.keeper.Run(background)
