@@ -35,19 +35,30 @@ func (Conn) Generation() (uint32, error) {
 	return 0, errors.New("read the generation of the nft ruleset: the kernel answered without one")
 }
 
-// Tables returns the nft tables of both families with the names of their chains. A kernel without nft has none.
-func (Conn) Tables() (map[firewall.Table][]string, error) {
-	tables := map[firewall.Table][]string{}
+// Tables returns the nft tables of both families with the names of their chains, and those that are switched off: their chains are listed
+// like any others, and no packet meets them. A kernel without nft has none.
+func (Conn) Tables() (tables map[firewall.Table][]string, dormant []firewall.Table, err error) {
+	l, err := newLine()
+	if err != nil {
+		return nil, nil, failed("list the nft tables and chains", err)
+	}
+	defer l.Close()
+	tables = map[firewall.Table][]string{}
 	for _, f := range policy.Families {
-		messages, err := dump(unix.NFT_MSG_GETTABLE, f)
+		messages, err := l.dump(unix.NFT_MSG_GETTABLE, f)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, m := range messages {
-			tables[firewall.Table{Family: f, Name: text(attributes(m)[unix.NFTA_TABLE_NAME])}] = nil
+			a := attributes(m)
+			t := firewall.Table{Family: f, Name: text(a[unix.NFTA_TABLE_NAME])}
+			tables[t] = nil
+			if flags := a[unix.NFTA_TABLE_FLAGS]; len(flags) == 4 && binary.BigEndian.Uint32(flags)&unix.NFT_TABLE_F_DORMANT != 0 {
+				dormant = append(dormant, t)
+			}
 		}
-		if messages, err = dump(unix.NFT_MSG_GETCHAIN, f); err != nil {
-			return nil, err
+		if messages, err = l.dump(unix.NFT_MSG_GETCHAIN, f); err != nil {
+			return nil, nil, err
 		}
 		for _, m := range messages {
 			a := attributes(m)
@@ -55,33 +66,32 @@ func (Conn) Tables() (map[firewall.Table][]string, error) {
 			tables[t] = append(tables[t], text(a[unix.NFTA_CHAIN_NAME]))
 		}
 	}
-	return tables, nil
+	return tables, dormant, nil
 }
 
-// Dormant returns the nft tables that exist and are switched off: their chains are listed like any others, and no packet
-// meets them.
-func (Conn) Dormant() ([]firewall.Table, error) {
-	var tables []firewall.Table
-	for _, f := range policy.Families {
-		messages, err := dump(unix.NFT_MSG_GETTABLE, f)
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range messages {
-			a := attributes(m)
-			if flags := a[unix.NFTA_TABLE_FLAGS]; len(flags) == 4 && binary.BigEndian.Uint32(flags)&unix.NFT_TABLE_F_DORMANT != 0 {
-				tables = append(tables, firewall.Table{Family: f, Name: text(a[unix.NFTA_TABLE_NAME])})
-			}
-		}
+// line is a socket for several requests, one after the other: opening one takes longer than most of them.
+type line struct{ *nl.SocketHandle }
+
+func newLine() (line, error) {
+	s, err := nl.Subscribe(unix.NETLINK_NETFILTER)
+	if err != nil {
+		return line{}, err
 	}
-	return tables, nil
+	if err := s.SetReceiveTimeout(&nl.SocketTimeoutTv); err != nil {
+		s.Close()
+		return line{}, err
+	}
+	return line{&nl.SocketHandle{Socket: s}}, nil
+}
+
+func (l line) execute(r *nl.NetlinkRequest) ([][]byte, error) {
+	r.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: l.SocketHandle}
+	return r.Execute(unix.NETLINK_NETFILTER, 0)
 }
 
 // dump lists objects of one family. A dump that a change interrupted is not a list of anything, so it starts over.
-func dump(message int, f policy.Family) ([][]byte, error) {
-	messages, err := retry(func() ([][]byte, error) {
-		return request(message, protocol(f), unix.NLM_F_DUMP).Execute(unix.NETLINK_NETFILTER, 0)
-	})
+func (l line) dump(message int, f policy.Family) ([][]byte, error) {
+	messages, err := retry(func() ([][]byte, error) { return l.execute(request(message, protocol(f), unix.NLM_F_DUMP)) })
 	// EINVAL is what nfnetlink answers for a subsystem that the kernel does not have.
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
 		return nil, nil

@@ -44,7 +44,7 @@ func TestTablesAreThoseOfTheKernel(t *testing.T) {
 	netns.Enter(t)
 	netns.Run(t, "iptables-nft -A OUTPUT -j ACCEPT")
 	netns.Run(t, "nft add table ip6 mangle")
-	tables, err := Conn{}.Tables()
+	tables, _, err := Conn{}.Tables()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestTableDeleteSparesWhatIsInUse(t *testing.T) {
 		if err := (Conn{}).Apply(del); err != nil {
 			t.Fatal(err)
 		}
-		if tables, _ := (Conn{}).Tables(); len(tables) == 1 != want {
+		if tables, _, _ := (Conn{}).Tables(); len(tables) == 1 != want {
 			t.Errorf("tables: %v, want one: %t", tables, want)
 		}
 		_, _ = netns.Try("nft delete set ip filter foreign")

@@ -22,12 +22,17 @@ const setType = "hash:net"
 // Sets returns our IP sets with their members, sorted. A set under one of our names that is not of the type that we make is
 // not ours and not in the result; neither is a member with "nomatch", which means the opposite of a member.
 func (Conn) Sets() (map[string][]netip.Prefix, error) {
+	l, err := newLine()
+	if err != nil {
+		return nil, failed("list the IP sets", err)
+	}
+	defer l.Close()
 	sets := map[string][]netip.Prefix{}
 	for _, name := range []string{
 		firewall.SetNames[policy.IPv4], firewall.SetNames[policy.IPv6],
 		firewall.ProbeSets[policy.IPv4], firewall.ProbeSets[policy.IPv6],
 	} {
-		messages, err := retry(func() ([][]byte, error) { return listSet(name) })
+		messages, err := retry(func() ([][]byte, error) { return l.execute(listing(name)) })
 		if unsupported(err) || errors.Is(err, unix.ENOENT) {
 			continue
 		}
@@ -63,11 +68,7 @@ func parseSet(messages [][]byte) (ours []netip.Prefix, found bool) {
 // and the prefix length.
 const smallestMember = 4 + 4 + 8 + 8
 
-// listSet dumps one set. netlink.IpsetList does not tell members with "nomatch" from others.
-func listSet(name string) ([][]byte, error) {
-	return listing(name).Execute(unix.NETLINK_NETFILTER, 0)
-}
-
+// listing asks for one set. netlink.IpsetList does not tell members with "nomatch" from others.
 func listing(name string) *nl.NetlinkRequest {
 	r := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_IPSET<<8|nl.IPSET_CMD_LIST, unix.NLM_F_DUMP|unix.NLM_F_ACK)
 	r.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: nl.NFNETLINK_V0})
@@ -82,8 +83,7 @@ func digest(s *nl.NetlinkSocket) (uint64, error) {
 	sum := fnv.New64a()
 	for _, f := range policy.Families {
 		r := listing(firewall.SetNames[f])
-		r.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: {Socket: s, Seq: r.Seq}}
-		messages, err := r.Execute(unix.NETLINK_NETFILTER, 0)
+		messages, err := line{&nl.SocketHandle{Socket: s, Seq: r.Seq}}.execute(r)
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return 0, err
 		}

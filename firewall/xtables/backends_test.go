@@ -176,8 +176,48 @@ func TestReadIsOfOneRuleset(t *testing.T) {
 	if _, err := New(firewall.NFT, moving{nfnetlink.Conn{}, &generation, 5}, zap.NewNop()).Read(); err != nil || generation != 5 {
 		t.Errorf("read at generation %d: %v", generation, err)
 	}
-	if _, err := New(firewall.NFT, moving{nfnetlink.Conn{}, &generation, 1000}, zap.NewNop()).Read(); err == nil {
-		t.Error("took pieces of several rulesets for one")
+	for _, choice := range []string{firewall.NFT, Auto} {
+		if _, err := New(choice, moving{nfnetlink.Conn{}, &generation, 1000}, zap.NewNop()).Read(); err == nil {
+			t.Errorf("%s: took pieces of several rulesets for one", choice)
+		}
+	}
+}
+
+// counting counts the looks at the nft tables, and changes the rules after the first.
+type counting struct {
+	nfnetlink.Conn
+	looks  *int
+	change func()
+}
+
+func (c counting) Tables() (map[firewall.Table][]string, []firewall.Table, error) {
+	tables, dormant, err := c.Conn.Tables()
+	if *c.looks++; *c.looks == 1 {
+		c.change()
+	}
+	return tables, dormant, err
+}
+
+// TestChoosingLooksOnce: what the choice of a backend has seen is what the first list says, unless the rules have changed since.
+func TestChoosingLooksOnce(t *testing.T) {
+	netns.Enter(t)
+	for _, v := range []struct {
+		change string
+		looks  int
+	}{{"", 1}, {"iptables-nft -t filter -A FORWARD -j ACCEPT", 2}} {
+		looks := 0
+		k := New(Auto, counting{nfnetlink.Conn{}, &looks, func() {
+			if v.change != "" {
+				netns.Run(t, v.change)
+			}
+		}}, zap.NewNop())
+		s := list(t, k)
+		if looks != v.looks {
+			t.Errorf("change %q: %d looks, want %d", v.change, looks, v.looks)
+		}
+		if v.change != "" && len(s.Tables[firewall.Table{Family: policy.IPv4, Name: "filter"}]["FORWARD"].Rules) != 1 {
+			t.Errorf("the change goes unseen: %v", s.Tables)
+		}
 	}
 }
 

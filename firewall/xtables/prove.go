@@ -26,17 +26,18 @@ const proveAgain = 20 * time.Second
 
 // choose makes sure that there is a backend to work on. As long as nothing has failed it takes the most wanted one at its
 // word: the fence itself is the write that proves it, sooner and better than any probe, since it is read back. Once that write
-// has failed, a backend must prove itself.
-func (k *Kernel) choose() error {
+// has failed, a backend must prove itself. What was seen on the way is returned if it still counts, which it does not after a proof.
+func (k *Kernel) choose() (*look, error) {
 	if k.backend != "" {
 		k.proveMissing()
-		return nil
+		return nil, nil
 	}
-	if b := k.candidates()[0]; !k.doubted && k.complete(b) {
+	order, seen := k.candidates()
+	if b := order[0]; !k.doubted && k.complete(b) {
 		k.backend = b
-		return nil
+		return seen, nil
 	}
-	return k.prove()
+	return nil, k.prove(order)
 }
 
 // complete reports whether the programs of a backend are there for every family.
@@ -59,10 +60,10 @@ func (k *Kernel) doubt(f policy.Family, err error) {
 
 // prove finds a backend that takes writes. Listing proves nothing: a backend can list without the permission to write, without
 // the modules to write with, and with its lock on a read-only file system.
-func (k *Kernel) prove() error {
+func (k *Kernel) prove(candidates []string) error {
 	var errs []error
 	best, most := "", 0
-	for _, b := range k.candidates() {
+	for _, b := range candidates {
 		proofs := k.proofsOf(b, policy.Families...)
 		good := 0
 		for _, f := range policy.Families {
@@ -104,15 +105,16 @@ func (k *Kernel) proveMissing() {
 	}
 }
 
-// candidates returns the backends to try, the most wanted first.
-func (k *Kernel) candidates() []string {
+// candidates returns the backends to try, the most wanted first, and what it took to look at to know.
+func (k *Kernel) candidates() ([]string, *look) {
 	if k.choice != Auto {
-		return []string{k.choice}
+		return []string{k.choice}, nil
 	}
+	seen := k.look()
 	order := []string{firewall.NFT, firewall.Legacy}
 	ours, rules := map[string]bool{}, map[string]bool{}
 	for _, b := range order {
-		for _, chains := range k.readBackend(b).tables {
+		for _, chains := range seen.of[b].tables {
 			for name, chain := range chains {
 				ours[b] = ours[b] || name == firewall.ChainName
 				rules[b] = rules[b] || len(chain.Rules) > 0
@@ -123,7 +125,7 @@ func (k *Kernel) candidates() []string {
 		k.avoid == "" && !ours[firewall.NFT] && (ours[firewall.Legacy] || rules[firewall.Legacy] && !rules[firewall.NFT]) {
 		slices.Reverse(order)
 	}
-	return order
+	return order, &seen
 }
 
 // probe is a proof under way.
@@ -202,7 +204,7 @@ func (k *Kernel) end(p *probe) {
 
 // exists reports whether an nft table has anything in it but the remains of a proof that was killed.
 func (k *Kernel) exists(t firewall.Table) bool {
-	tables, err := k.netfilter.Tables()
+	tables, _, err := k.netfilter.Tables()
 	chains, present := tables[t]
 	return err != nil || present && !slices.Equal(chains, []string{firewall.ProbeChain})
 }

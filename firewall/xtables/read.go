@@ -46,28 +46,44 @@ func (k *Kernel) unchanged() (firewall.Snapshot, bool) {
 	return s, err == nil
 }
 
-// read reads everything, again if the nft ruleset changed between two programs: the pieces must be of one ruleset.
-func (k *Kernel) read(backend string) (cache, error) {
+// look is a look at the rules of both backends, and the generation of the nft ruleset before it.
+type look struct {
+	generation uint32
+	of         map[string]reading
+}
+
+func (k *Kernel) look() look {
+	// A kernel without nft has no generation, and no nft rules that could change.
+	generation, _ := k.netfilter.Generation()
+	return look{generation, map[string]reading{firewall.NFT: k.readBackend(firewall.NFT), firewall.Legacy: k.readBackend(firewall.Legacy)}}
+}
+
+// read reads everything, again if the nft ruleset changed between two programs: the pieces must be of one ruleset. What has just been
+// seen, if anything, is not looked at twice.
+func (k *Kernel) read(backend string, seen *look) (cache, error) {
 	for range readAttempts {
-		// A kernel without nft has no generation, and no nft rules that could change.
-		before, _ := k.netfilter.Generation()
-		s, err := k.readOnce(backend)
+		if seen == nil {
+			l := k.look()
+			seen = &l
+		}
+		s, err := k.snapshot(backend, *seen)
 		if err != nil {
 			return cache{}, err
 		}
-		if after, _ := k.netfilter.Generation(); before == after {
+		if after, _ := k.netfilter.Generation(); seen.generation == after {
 			return cache{s, after}, nil
 		}
+		seen = nil
 	}
 	return cache{}, fmt.Errorf("read the rules: they changed during each of %d attempts", readAttempts)
 }
 
-func (k *Kernel) readOnce(backend string) (firewall.Snapshot, error) {
+func (k *Kernel) snapshot(backend string, seen look) (firewall.Snapshot, error) {
 	other := firewall.NFT
 	if backend == firewall.NFT {
 		other = firewall.Legacy
 	}
-	used, unused := k.readBackend(backend), k.readBackend(other)
+	used, unused := seen.of[backend], seen.of[other]
 	s := firewall.Snapshot{
 		Backend:      backend,
 		Tables:       used.tables,
@@ -149,12 +165,7 @@ var incompatibleLine = regexp.MustCompile("(?m)^# Table [`'](\\w+)' is incompati
 
 // readNFT starts no program for a family that has nothing to read.
 func (k *Kernel) readNFT(r *reading) {
-	all, err := k.netfilter.Tables()
-	if err != nil {
-		r.errs[policy.IPv4], r.errs[policy.IPv6] = err, err
-		return
-	}
-	dormant, err := k.netfilter.Dormant()
+	all, dormant, err := k.netfilter.Tables()
 	if err != nil {
 		r.errs[policy.IPv4], r.errs[policy.IPv6] = err, err
 		return

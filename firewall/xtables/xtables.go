@@ -25,10 +25,8 @@ const Auto = "auto"
 type Netfilter interface {
 	// Generation changes with every change of the nft ruleset.
 	Generation() (uint32, error)
-	// Tables returns the nft tables and chains that exist; iptables-nft-save prints more.
-	Tables() (map[firewall.Table][]string, error)
-	// Dormant returns the nft tables that are switched off.
-	Dormant() ([]firewall.Table, error)
+	// Tables returns the nft tables and chains that exist, and the tables among them that are switched off; iptables-nft-save prints more.
+	Tables() (tables map[firewall.Table][]string, dormant []firewall.Table, err error)
 	// Sets returns our IP sets.
 	Sets() (map[string][]netip.Prefix, error)
 	// Apply makes a change of a set, or deletes an empty nft table.
@@ -137,7 +135,8 @@ func (k *Kernel) countRejected() (map[policy.Family]uint64, error) {
 func (k *Kernel) Read() (firewall.Snapshot, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	c, err := k.read(k.candidates()[0])
+	order, seen := k.candidates()
+	c, err := k.read(order[0], seen)
 	if err != nil {
 		return unread(err), err
 	}
@@ -146,10 +145,11 @@ func (k *Kernel) Read() (firewall.Snapshot, error) {
 
 func (k *Kernel) list() (firewall.Snapshot, error) {
 	k.cached = nil
-	if err := k.choose(); err != nil {
+	seen, err := k.choose()
+	if err != nil {
 		return unread(err), err
 	}
-	c, err := k.read(k.backend)
+	c, err := k.read(k.backend, seen)
 	if err != nil {
 		return unread(err), err
 	}
