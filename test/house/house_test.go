@@ -43,6 +43,11 @@ var edges = map[string][]string{
 	"inject/typed":       {"k8s.io/api/"},
 }
 
+// shared packages are for agent and commands alike, and know nobody of ours.
+var shared = map[string][]string{
+	"metrics": {"github.com/VictoriaMetrics/metrics"},
+}
+
 // pkg is what "go list -json" says of a package.
 type pkg struct {
 	ImportPath, Doc string
@@ -113,6 +118,21 @@ func TestEdgesKnowTheirOneLibraryAndNoOtherEdge(t *testing.T) {
 	}
 }
 
+func TestSharedPackagesKnowNobody(t *testing.T) {
+	packages := list(t)
+	for name, libraries := range shared {
+		p, found := packages[name]
+		if !found {
+			t.Errorf("no package %s", name)
+		}
+		for _, path := range p.Imports {
+			if !standard(path) && !allowed(path, libraries) {
+				t.Errorf("%s is shared and must not import %s", name, path)
+			}
+		}
+	}
+}
+
 func TestAgentKnowsNoEdge(t *testing.T) {
 	packages := list(t)
 	for _, name := range []string{"agent", "agent/health"} {
@@ -128,10 +148,10 @@ func TestAgentKnowsNoEdge(t *testing.T) {
 func TestEveryPackageHasItsRules(t *testing.T) {
 	for name, p := range list(t) {
 		_, edge := edges[name]
-		known := edge || slices.Contains(pure, name) || strings.HasPrefix(name, "agent") || strings.HasPrefix(name, "cmd/") ||
+		known := edge || shared[name] != nil || slices.Contains(pure, name) || strings.HasPrefix(name, "agent") || strings.HasPrefix(name, "cmd/") ||
 			strings.HasPrefix(name, "image/") || strings.HasPrefix(name, "test/")
 		if !known {
-			t.Errorf("%s is neither pure, edge, agent, cmd, image nor test: say which in %s", name, "test/house")
+			t.Errorf("%s is neither pure, edge, shared, agent, cmd, image nor test: say which in %s", name, "test/house")
 		}
 		// A package of tests alone has its comment in a test file, which go list does not read.
 		if p.Doc == "" && len(p.GoFiles) > 0 {
