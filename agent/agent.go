@@ -85,10 +85,10 @@ type Config struct {
 	Allow           []netip.Prefix
 	Fenced, Tunnels policy.Patterns
 	Translation     Translation
-	// Images are ranges that nat OUTPUT is expected to translate node networks into, for FollowTranslation.
-	Images    []netip.Prefix
-	ReadyWhen Readiness
-	Lifelines Lifelines
+	// Translated are ranges that nat OUTPUT is expected to translate node networks into, for FollowTranslation.
+	Translated []netip.Prefix
+	ReadyWhen  Readiness
+	Lifelines  Lifelines
 	// Known are lifelines that the kernel does not tell: DNS servers, the API server.
 	Known []policy.Lifeline
 	// Replies says which connections are answered, none where it is "". Hosts are the addresses of the pod's host, for AutoReplies.

@@ -54,7 +54,7 @@ type wanted struct {
 
 func (w wanted) equal(o wanted) bool {
 	return slices.Equal(w.policy.Networks, o.policy.Networks) && slices.Equal(w.policy.Allow, o.policy.Allow) &&
-		slices.Equal(w.policy.Replies, o.policy.Replies) && slices.Equal(w.policy.Images, o.policy.Images) &&
+		slices.Equal(w.policy.Replies, o.policy.Replies) && slices.Equal(w.policy.Translated, o.policy.Translated) &&
 		slices.Equal(w.translations, o.translations)
 }
 

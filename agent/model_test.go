@@ -92,7 +92,7 @@ func (w *world) measure(s routes.State, f firewall.Snapshot) measure {
 	unanswered := s
 	unanswered.Rules = slices.DeleteFunc(slices.Clone(s.Rules), routes.Rule.Answers)
 	firewalled := p
-	firewalled.Networks = ranges.Of(slices.Concat(p.Networks, p.Images)...).Prefixes()
+	firewalled.Networks = ranges.Of(slices.Concat(p.Networks, p.Translated)...).Prefixes()
 	return measure{exposed: s.Exposed(p), unstopped: verdict.Unstopped(firewalled, s, f), leaking: w.leaking(unanswered, f), carried: s.Carried(p)}
 }
 
@@ -111,7 +111,7 @@ func (w *world) leaking(s routes.State, f firewall.Snapshot) (out ranges.Set) {
 
 func (w *world) policy() policy.Policy {
 	p := policy.New(w.owed.Prefixes(), w.config.Allow, w.config.Fenced, w.config.Tunnels)
-	p, _ = p.Expect(w.config.Images, nil, nil)
+	p, _ = p.Expect(w.config.Translated, nil, nil)
 	return p.Answer(func(netip.Prefix) bool { return w.config.Replies == AllReplies })
 }
 

@@ -141,7 +141,7 @@ func (a *Agent) plan(reports []shoot.Report, o observation) plan {
 	blind := blindTo(o, p.policy)
 	var spared []string
 	if a.Translation == FollowTranslation {
-		p.policy, spared = p.policy.Expect(a.Images, a.Allow, a.around())
+		p.policy, spared = p.policy.Expect(a.Translated, a.Allow, a.around())
 		p.translations = toNodes(o.firewall.Translations(p.policy), a.allLifelines())
 		if blind {
 			known := a.memory.last.translations

@@ -48,7 +48,7 @@ func drawNetworks(t *rapid.T) []netip.Prefix {
 func newWorld(t *rapid.T, met map[string]int) *world {
 	w := &world{T: t, met: met, f: newFakeTables()}
 	w.config = Config{Fenced: policy.Patterns{"eth0"}, Tunnels: policy.Patterns{"tun0"}, ReadyWhen: WhenFenced, Translation: FollowTranslation,
-		Images: networks(policy.DefaultImages), Lifelines: KeepLifelines, Resync: 10 * time.Second, Passed: func(time.Duration) {},
+		Translated: networks(policy.DefaultTranslated), Lifelines: KeepLifelines, Resync: 10 * time.Second, Passed: func(time.Duration) {},
 		Replies: rapid.SampledFrom([]Replies{NoReplies, AllReplies}).Draw(t, "replies")}
 	if rapid.Bool().Draw(t, "allow") {
 		w.config.Allow = networks("10.250.0.16/28")

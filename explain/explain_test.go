@@ -41,7 +41,7 @@ func pod(p policy.Policy, fenced bool, main ...routes.Route) (routes.State, fire
 func TestAddress(t *testing.T) {
 	base := policy.New([]netip.Prefix{netip.MustParsePrefix("10.250.0.0/16")}, nil, policy.Patterns{"eth0"}, policy.Patterns{"tun0"})
 	kept := base.Keep([]policy.Lifeline{{Addr: netip.MustParseAddr("10.250.0.7"), Name: "DNS server"}})
-	expecting, _ := base.Expect([]netip.Prefix{netip.MustParsePrefix(policy.DefaultImages)}, nil, nil)
+	expecting, _ := base.Expect([]netip.Prefix{netip.MustParsePrefix(policy.DefaultTranslated)}, nil, nil)
 	for name, c := range map[string]struct {
 		addr   string
 		policy policy.Policy

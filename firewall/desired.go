@@ -124,8 +124,8 @@ func newDesign(p policy.Policy, o Options, f policy.Family) design {
 		from, to = append(from, t.From), append(to, t.To)
 	}
 	d.from, d.own = within(d.networks, policy.Only(from, f)), within(d.networks, policy.Only(o.Local, f))
-	images := policy.Only(to, f)
-	d.to = ranges.Of(images...).Minus(ranges.Of(within(d.networks, images)...)).Union(ranges.Of(policy.Only(p.Images, f)...)).Prefixes()
+	read := policy.Only(to, f)
+	d.to = ranges.Of(read...).Minus(ranges.Of(within(d.networks, read)...)).Union(ranges.Of(policy.Only(p.Translated, f)...)).Prefixes()
 	d.fenced, d.exempt = interfaceNames(p, o.Links)
 	return d
 }

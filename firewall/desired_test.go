@@ -29,7 +29,7 @@ var basesOf = map[string]string{
 func TestDesired(t *testing.T) {
 	p := policy.New(prefixes("10.1.0.0/16"), prefixes("10.1.2.0/24"), policy.Patterns{"eth0"}, policy.Patterns{"tun0"})
 	expecting := testPolicy("10.1.0.0/16", "fd00::/8")
-	expecting.Images = prefixes("242.0.0.0/8")
+	expecting.Translated = prefixes("242.0.0.0/8")
 	for _, c := range []struct {
 		name           string
 		policy         policy.Policy

@@ -73,9 +73,9 @@ type Policy struct {
 	// Replies are parts of Networks: connections that come in from there over a fenced interface get their answers, while
 	// those that begin here stay fenced. See Answer.
 	Replies []netip.Prefix
-	// Images are ranges that nat OUTPUT may translate Networks into. Nothing may leave for there by a fenced interface, whether such
+	// Translated are ranges that nat OUTPUT may translate Networks into. Nothing may leave for there by a fenced interface, whether such
 	// a translation has been seen or not. See Expect.
-	Images []netip.Prefix
+	Translated []netip.Prefix
 	// Fenced and Tunnels say which interfaces are which; see Role.
 	Fenced, Tunnels Patterns
 }
@@ -101,7 +101,7 @@ func (p Policy) Within(s ranges.Set) Policy {
 
 // Less returns the policy without what it says about a family.
 func (p Policy) Less(f Family) Policy {
-	for _, list := range []*[]netip.Prefix{&p.Networks, &p.Allow, &p.Replies, &p.Images} {
+	for _, list := range []*[]netip.Prefix{&p.Networks, &p.Allow, &p.Replies, &p.Translated} {
 		*list = Except(*list, f)
 	}
 	return p

@@ -56,15 +56,15 @@ func (f *fenceFlags) registerFence(fs *pflag.FlagSet) {
 type agentFlags struct {
 	fenceFlags
 	replyFlags
-	images    []string
-	cacheDir  string
-	readyWhen string
-	grace     time.Duration
-	resync    time.Duration
-	listen    string
-	logLevel  string
-	logFormat string
-	dryRun    bool
+	translated []string
+	cacheDir   string
+	readyWhen  string
+	grace      time.Duration
+	resync     time.Duration
+	listen     string
+	logLevel   string
+	logFormat  string
+	dryRun     bool
 	// hostNetwork says that a fence in a host's network namespace is meant.
 	hostNetwork bool
 }
@@ -72,7 +72,7 @@ type agentFlags struct {
 func (f *agentFlags) register(fs *pflag.FlagSet) {
 	f.fenceFlags.register(fs)
 	f.replyFlags.register(fs)
-	fs.StringArrayVar(&f.images, "translated-networks", []string{policy.DefaultImages}, "CIDRs that node networks may be translated to, never reached by a fenced interface, from before a translation is read; or none")
+	fs.StringArrayVar(&f.translated, "translated-networks", []string{policy.DefaultTranslated}, "CIDRs that node networks may be translated to, never reached by a fenced interface, from before a translation is read; or none")
 	fs.StringVar(&f.cacheDir, "cache-dir", "", "directory that keeps what --shoot said last over restarts (default none)")
 	fs.StringVar(&f.readyWhen, "ready-when", "fenced", "what /readyz waits for: fenced or tunneled")
 	fs.DurationVar(&f.grace, "tunnel-grace", 500*time.Millisecond, "how long a tunnel may be gone before connections through it are ended with an error; 0: they are left to hang")
@@ -225,7 +225,7 @@ func (f *agentFlags) parse() (agentConfig, error) {
 	c.Config = agent.Config{Allow: c.allow, Fenced: c.fenced, Tunnels: c.tunnels, Translation: c.translation,
 		Lifelines: c.lifelines, Known: knownLifelines(),
 		ReadyWhen: agent.Readiness(f.readyWhen), TunnelGrace: f.grace, Resync: f.resync}
-	if c.Images, err = f.parseImages(); err != nil {
+	if c.Translated, err = f.parseTranslated(); err != nil {
 		return c, err
 	}
 	if err := f.into(&c.Config); err != nil {
@@ -238,16 +238,16 @@ func (f *agentFlags) parse() (agentConfig, error) {
 	return c, nil
 }
 
-// parseImages refuses host bits: to clear them, as is done where that widens the fence, would close a range that nobody named.
-func (f *agentFlags) parseImages() ([]netip.Prefix, error) {
-	if len(f.images) == 1 && f.images[0] == "none" {
+// parseTranslated refuses host bits: to clear them, as is done where that widens the fence, would close a range that nobody named.
+func (f *agentFlags) parseTranslated() ([]netip.Prefix, error) {
+	if len(f.translated) == 1 && f.translated[0] == "none" {
 		return nil, nil
 	}
-	images, warnings, err := prefixes("translated-networks", f.images)
+	translated, warnings, err := prefixes("translated-networks", f.translated)
 	if err == nil && len(warnings) > 0 {
 		err = command.Usage("--translated-networks: %s", warnings[0])
 	}
-	return images, err
+	return translated, err
 }
 
 // warn tells once of networks that were read otherwise than they were written.

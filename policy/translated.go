@@ -8,16 +8,16 @@ import (
 	"github.com/routefence/routefence/ranges"
 )
 
-// DefaultImages is the range that Gardener keeps free for node networks translated on their way into the VPN.
-const DefaultImages = "242.0.0.0/8"
+// DefaultTranslated is the range that Gardener keeps free for node networks translated on their way into the VPN.
+const DefaultTranslated = "242.0.0.0/8"
 
 // Expect returns the policy for a namespace where nat OUTPUT may begin at any moment to translate node networks into some ranges.
 // A range that holds a lifeline is left out, and told with the reason: the pod lives there, and among more than its lifelines. So
 // are allowed addresses.
-func (p Policy) Expect(images, allow []netip.Prefix, lifelines []Lifeline) (Policy, []string) {
+func (p Policy) Expect(translated, allow []netip.Prefix, lifelines []Lifeline) (Policy, []string) {
 	var expected []netip.Prefix
 	var spared []string
-	for _, i := range images {
+	for _, i := range translated {
 		held := slices.IndexFunc(lifelines, func(l Lifeline) bool { return i.Contains(l.Addr) })
 		switch {
 		case len(Only(p.Networks, FamilyOf(i))) == 0:
@@ -28,6 +28,6 @@ func (p Policy) Expect(images, allow []netip.Prefix, lifelines []Lifeline) (Poli
 				FamilyOf(i), i, lifelines[held].Name, lifelines[held].Addr))
 		}
 	}
-	p.Images = ranges.Of(expected...).Minus(ranges.Of(allow...)).Prefixes()
+	p.Translated = ranges.Of(expected...).Minus(ranges.Of(allow...)).Prefixes()
 	return p, spared
 }
