@@ -1,6 +1,7 @@
 package cache_test
 
 import (
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -131,5 +132,30 @@ func TestFailedWriteRemovesTheOld(t *testing.T) {
 	}
 	if files, _ := os.ReadDir(string(dir)); len(files) != 0 {
 		t.Errorf("files left: %v", files)
+	}
+}
+
+// A writer that is killed on its way must leave the old one, so what stands is never written into.
+func TestTheOldOneIsWholeUntilTheNewOneIs(t *testing.T) {
+	dir, path := saved(t)
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	next := statement()
+	next.Version = "8"
+	if err := dir.Save(next); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(old); err != nil || string(got) != string(want) {
+		t.Errorf("the old one was changed to %s (%v)", got, err)
+	}
+	if got, _, err := dir.Load(ref); err != nil || got.Version != "8" {
+		t.Errorf("version %q, want 8 (%v)", got.Version, err)
 	}
 }

@@ -70,6 +70,24 @@ func TestTokenRevokedThenRotated(t *testing.T) {
 	w.follows(name, "10.2.0.0/16", soon)
 }
 
+// A token that stands in the kubeconfig itself, which client-go would keep for ever.
+func TestTokenInTheKubeconfig(t *testing.T) {
+	t.Parallel()
+	const name = "shoot--dev--embedded"
+	r := shared.reader(t, t.TempDir(), name)
+	r.embedToken()
+	shared.putCluster(name, networks{spec: "10.1.0.0/16"})
+	w := watch(t, "cluster/"+name, r.file("kubeconfig"), "")
+	w.names(soon, "10.1.0.0/16")
+	r.revokeToken("first")
+	w.says(named+10*time.Second, "away=Unauthorized of cluster/"+name, "stays fenced")
+	w.holds("10.1.0.0/16")
+	r.newToken("second")
+	r.embedToken()
+	t.Logf("healthy %s after the new token", w.healthy(recovered).Round(time.Millisecond))
+	w.follows(name, "10.2.0.0/16", soon)
+}
+
 // As the kubelet does: the new token is there before the old one ends.
 func TestTokenRotatedThenRevoked(t *testing.T) {
 	t.Parallel()

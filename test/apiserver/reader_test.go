@@ -158,6 +158,25 @@ func (r *reader) kubeconfig(address string) string {
 	return r.file("kubeconfig")
 }
 
+// embedToken replaces the kubeconfig by one with the token of the file in it.
+func (r *reader) embedToken() {
+	r.t.Helper()
+	token, err := os.ReadFile(r.file("token"))
+	if err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	c, err := clientcmd.LoadFromFile(r.file("kubeconfig"))
+	if err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	c.AuthInfos["reader"] = &api.AuthInfo{Token: string(token)}
+	text, err := clientcmd.Write(*c)
+	if err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	writeFile(r.t, r.file("kubeconfig"), text)
+}
+
 // eventually waits until said holds and returns how long that took.
 func eventually(t rig.T, within time.Duration, said func() (string, bool)) time.Duration {
 	t.Helper()
