@@ -99,6 +99,7 @@ lint: ## gofmt, go vet, staticcheck
 
 mutate: ## break the fence in a copy of the tree, and see that a test notices each time (root; minutes)
 	@test/deps.sh test
+	@test/apiserver/server/build.sh
 	go run ./test/mutate
 
 fuzz: ## run each fuzz target for a while (FUZZTIME=10s)
