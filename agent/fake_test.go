@@ -155,8 +155,11 @@ type fakeConnections struct {
 	forgotten []string
 }
 
-// connected are the peers of its connections.
-var connected = []string{"10.250.0.7", "10.9.9.9"}
+// connected are the peers of its connections, connectedBy the links of their sockets.
+var (
+	connected   = []string{"10.250.0.7", "10.9.9.9"}
+	connectedBy = [...]int{0, 2, 3}
+)
 
 type connection struct {
 	peer string
@@ -166,8 +169,8 @@ type connection struct {
 func (f *fakeConnections) Sever(meant func(peer netip.Addr, link int, incoming bool) bool) (int, error) {
 	before := len(f.ended)
 	for _, peer := range connected {
-		for _, link := range []int{0, 2, 3} {
-			if meant(netip.MustParseAddr(peer), link, link == 3) {
+		for i, link := range connectedBy {
+			if meant(netip.MustParseAddr(peer), link, i == 2) {
 				f.ended = append(f.ended, connection{peer, link})
 			}
 		}

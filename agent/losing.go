@@ -2,9 +2,13 @@ package agent
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
+	"github.com/routefence/routefence/policy"
 	"github.com/routefence/routefence/ranges"
+	"github.com/routefence/routefence/routes"
+	"github.com/routefence/routefence/verdict"
 )
 
 // loss is a part of the node networks from which a tunnel has gone.
@@ -57,18 +61,42 @@ func (l *losses) remaining(most, grace time.Duration, now time.Time) time.Durati
 	return min(most, max(0, l.recent[0].since.Add(grace).Sub(now))) // they are in the order of time
 }
 
-// endLost ends the connections into what has been dead for the grace. Those that came in by a fenced interface and are answered there
-// need no tunnel.
-func (a *Agent) endLost(dead ranges.Set, answered []netip.Prefix) {
+// endLost ends the connections into what has been dead for the grace.
+func (a *Agent) endLost(verdicts []verdict.Network, p plan, o observation) {
 	if a.TunnelGrace == 0 {
 		return
 	}
-	lost := a.memory.losses.follow(dead, time.Now(), a.TunnelGrace)
+	if verdicts == nil {
+		a.memory.losses.recent = nil // nobody knows what it was like meanwhile: the grace begins anew
+		return
+	}
+	lost := a.memory.losses.follow(verdict.Dead(verdicts), o.at, a.TunnelGrace)
 	if lost.Empty() {
 		return
 	}
-	spared := ranges.Of(answered...)
-	a.end("connections to nodes whose tunnel is gone", func(peer netip.Addr, _ int, incoming bool) bool {
-		return lost.Contains(peer) && !(incoming && spared.Contains(peer))
+	lost = lost.Minus(living(lost, p, o.routes))
+	// Nor does routing hold a socket that is bound to a tunnel.
+	var tunnels []int
+	for _, l := range o.routes.Links {
+		if l.Up && p.policy.Role(l.Name) == policy.Tunnel {
+			tunnels = append(tunnels, l.Index)
+		}
+	}
+	// Those that came in by a fenced interface, and are answered there, need no tunnel.
+	answered := ranges.Of(p.policy.Replies...)
+	a.end("connections to nodes whose tunnel is gone", func(peer netip.Addr, link int, incoming bool) bool {
+		return lost.Contains(peer) && !(incoming && answered.Contains(peer)) && !slices.Contains(tunnels, link)
 	})
+}
+
+// living returns the part of what is lost that some packets still get to by a tunnel. The verdict counts on no path that needs a mark, a
+// source or the second of two hops; what takes one lives. So do connections that are older than a translation, by the real route.
+func living(lost ranges.Set, p plan, s routes.State) ranges.Set {
+	out := s.Reaching(lost.Prefixes(), p.policy)
+	for _, t := range p.translations {
+		if !s.Reaching([]netip.Prefix{t.To}, p.policy).Empty() {
+			out = out.Union(ranges.Of(t.From))
+		}
+	}
+	return out
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/routefence/routefence/policy"
 	"github.com/routefence/routefence/ranges"
 	"github.com/routefence/routefence/routes"
+	"golang.org/x/sys/unix"
 )
 
 // TestLossesEndOnceAfterTheGrace: each part by itself, counted from when it was lost, and never while it is back.
@@ -49,50 +50,122 @@ func TestLossesEndOnceAfterTheGrace(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfALostTunnelAreEnded: by a pass of its own when the grace is over, and not those that came in and are answered.
+// lostBench is a bench whose tunnel carries the network, and what takes its route away.
+func lostBench(grace time.Duration) (b *bench, away, back func()) {
+	b = newBench("10.250.0.0/16")
+	b.TunnelGrace = grace
+	b.r.state.Links = append(b.r.state.Links, routes.Link{Index: 4, Name: "tun0", Up: true})
+	way := routes.Route{Family: policy.IPv4, Table: routes.TableMain, Dst: netip.MustParsePrefix("10.250.0.0/16"), Type: routes.Unicast,
+		Hops: []routes.Hop{{Link: 4}}}
+	isWay := func(r routes.Route) bool { return r.Table == routes.TableMain && r.Dst == way.Dst }
+	away = func() { b.r.state.Routes = slices.DeleteFunc(b.r.state.Routes, isWay) }
+	back = func() { b.r.state.Routes = append(b.r.state.Routes, way) }
+	back()
+	b.Pass()
+	b.severed.ended = nil
+	return b, away, back
+}
+
+// TestConnectionsOfALostTunnelAreEnded: by a pass of its own when the grace is over, and not those that came in and are answered, nor
+// those that have another way.
 func TestConnectionsOfALostTunnelAreEnded(t *testing.T) {
+	const grace = 500 * time.Millisecond
+	byMark := func(b *bench) {
+		b.r.state.Rules = append([]routes.Rule{{Family: policy.IPv4, Priority: 50, Action: routes.ActLookup, Table: 50, Mark: 7, Mask: 0xff}}, b.r.state.Rules...)
+		b.r.state.Routes = append(b.r.state.Routes, routes.Route{Family: policy.IPv4, Table: 50, Dst: netip.MustParsePrefix("10.250.0.0/16"),
+			Type: routes.Unicast, Hops: []routes.Hop{{Link: 4}}})
+	}
+	deviceGone := func(b *bench) {
+		b.r.state.Links = slices.DeleteFunc(b.r.state.Links, func(l routes.Link) bool { return l.Name == "tun0" })
+	}
 	for name, c := range map[string]struct {
-		grace   time.Duration
-		away    time.Duration
-		replies Replies
-		want    int
+		grace, away time.Duration
+		change      func(*bench)
+		want        []connection
 	}{
-		"gone":                   {500 * time.Millisecond, time.Second, NoReplies, 3},
-		"back in time":           {500 * time.Millisecond, 400 * time.Millisecond, NoReplies, 0},
-		"left to hang":           {0, time.Second, NoReplies, 0},
-		"but those that came in": {500 * time.Millisecond, time.Second, AllReplies, 2},
+		"gone":            {grace, time.Second, nil, []connection{{"10.250.0.7", 0}, {"10.250.0.7", 2}, {"10.250.0.7", 3}}},
+		"gone, one bound": {grace, time.Second, func(*bench) { connectedBy[2] = 4 }, []connection{{"10.250.0.7", 0}, {"10.250.0.7", 2}}},
+		"gone, one bound to what is not there": {grace, time.Second, func(b *bench) { connectedBy[2] = 4; deviceGone(b) },
+			[]connection{{"10.250.0.7", 0}, {"10.250.0.7", 2}, {"10.250.0.7", 4}}},
+		"back in time":        {grace, 400 * time.Millisecond, nil, nil},
+		"left to hang":        {0, time.Second, nil, nil},
+		"some packets marked": {grace, time.Second, byMark, nil},
+		"but those that came in": {grace, time.Second, func(b *bench) { b.Replies = AllReplies },
+			[]connection{{"10.250.0.7", 0}, {"10.250.0.7", 2}}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench("10.250.0.0/16")
-			b.TunnelGrace, b.Replies = c.grace, c.replies
-			tunnel := routes.Link{Index: 4, Name: "tun0", Up: true}
-			way := routes.Route{Family: policy.IPv4, Table: routes.TableMain, Dst: netip.MustParsePrefix("10.250.0.0/16"), Type: routes.Unicast,
-				Hops: []routes.Hop{{Link: 4}}}
-			b.r.state.Links = append(b.r.state.Links, tunnel)
-			b.r.state.Routes = append(b.r.state.Routes, way)
-			b.Pass()
+			defer func(was int) { connectedBy[2] = was }(connectedBy[2])
+			b, away, back := lostBench(c.grace)
 			if phase := b.document().Phase; phase != Tunneled {
 				t.Fatalf("%s: %s", name, phase)
 			}
-			b.severed.ended = nil
-			isWay := func(r routes.Route) bool { return r.Table == routes.TableMain && r.Dst == way.Dst }
-			b.r.state.Routes = slices.DeleteFunc(b.r.state.Routes, isWay)
-			time.AfterFunc(c.away/2, b.Wake)
+			before := b.document().Severed
+			away()
+			if c.change != nil {
+				c.change(b)
+			}
+			// A look in between, and none when the grace is over but the one that is due then.
+			time.AfterFunc(c.away/4, b.Wake)
 			time.AfterFunc(c.away, b.Wake)
-			for begin, back := time.Now(), false; time.Since(begin) < 2*time.Second; {
-				if !back && time.Since(begin) >= c.away {
-					back = true
-					b.r.state.Routes = append(b.r.state.Routes, way)
+			for begin, gone := time.Now(), true; time.Since(begin) < 2*time.Second; {
+				if gone && time.Since(begin) >= c.away {
+					gone = false
+					back()
 				}
 				b.Pass()
 				b.wait(t.Context())
 			}
-			if len(b.severed.ended) != c.want {
-				t.Errorf("%s: ended %v, want %d", name, b.severed.ended, c.want)
+			if !slices.Equal(b.severed.ended, c.want) {
+				t.Errorf("%s: ended %v, want %v", name, b.severed.ended, c.want)
 			}
-			if got := b.document().Severed; int(got) < c.want {
+			if got := b.document().Severed - before; got != uint64(len(c.want)) {
 				t.Errorf("%s: the state counts %d", name, got)
 			}
 		})
 	}
+}
+
+// TestSlowLookIsNoLoss: how long a look at the firewall takes says nothing of how long the tunnel has been gone.
+func TestSlowLookIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, away, back := lostBench(500 * time.Millisecond)
+		away()
+		b.Pass()
+		b.f.listing = func() { time.Sleep(time.Second) }
+		b.Pass() // saw it at once, and takes a second to say so
+		back()
+		b.Pass()
+		if len(b.severed.ended) > 0 {
+			t.Errorf("ended %v", b.severed.ended)
+		}
+	})
+}
+
+// TestUnreadableBeginsTheGraceAnew: while the kernel cannot be read nobody knows what the tunnel does, and nothing is to be done in a
+// hurry.
+func TestUnreadableBeginsTheGraceAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, away, _ := lostBench(500 * time.Millisecond)
+		away()
+		b.Pass()
+		b.r.listErr = unix.EINTR
+		passes := 0
+		for begin := time.Now(); time.Since(begin) < 10*time.Second; passes++ {
+			b.Pass()
+			b.wait(t.Context())
+		}
+		if passes > 20 {
+			t.Errorf("%d passes in ten seconds without a kernel", passes)
+		}
+		b.r.listErr = nil
+		b.Pass()
+		if len(b.severed.ended) > 0 {
+			t.Errorf("the first look ended %v", b.severed.ended)
+		}
+		time.Sleep(time.Second)
+		b.Pass()
+		if len(b.severed.ended) != 3 {
+			t.Errorf("after the grace: ended %v", b.severed.ended)
+		}
+	})
 }

@@ -107,8 +107,8 @@ func (a *Agent) policyFor(reports []shoot.Report, s routes.State) (policy.Policy
 	return a.answering(p.Keep(lifelines), around), nil
 }
 
-// around returns addresses of the world that the pod itself lives in.
-func (a *Agent) around() []policy.Lifeline {
+// neighbours returns addresses of the world that the pod itself lives in.
+func (a *Agent) neighbours() []policy.Lifeline {
 	out := a.allLifelines()
 	for _, h := range a.Hosts {
 		out = append(out, policy.Lifeline{Addr: h, Name: "host"})

@@ -101,18 +101,23 @@ func (a *Agent) sever(o opening) {
 
 // end ends the connections that are meant. What they are is told in the log.
 func (a *Agent) end(what string, meant func(peer netip.Addr, link int, incoming bool) bool) {
-	var peers []string
+	peers := map[netip.Addr]bool{}
 	ended, err := a.kernel.Connections.Sever(func(peer netip.Addr, link int, incoming bool) bool {
 		held := meant(peer, link, incoming)
-		if held && !slices.Contains(peers, peer.String()) {
-			peers = append(peers, peer.String())
+		if held {
+			peers[peer] = true
 		}
 		return held
 	})
 	a.memory.severed += uint64(ended)
 	if ended > 0 {
+		var names []string
+		for p := range peers {
+			names = append(names, p.String())
+		}
+		slices.Sort(names)
 		// By name: the VPN's own process may have been among them, whose peer then belongs to --allow.
-		a.log.Info("ended "+what, zap.Int("connections", ended), zap.Strings("peers", few(peers)))
+		a.log.Info("ended "+what, zap.Int("connections", ended), zap.Strings("peers", few(names)))
 	}
 	if err != nil {
 		a.log.Warn("not ended and may hang: "+what, zap.Error(err))

@@ -22,6 +22,8 @@ const rounds = 3
 // observation is the kernel as read back at one moment. A part that could not be read keeps its error; what is known of
 // that part is then nothing.
 type observation struct {
+	// at is when it began. How long reading took says nothing about how long anything has been so.
+	at          time.Time
 	routes      routes.State
 	firewall    firewall.Snapshot
 	routesErr   error
@@ -29,7 +31,7 @@ type observation struct {
 }
 
 func (a *Agent) observe() observation {
-	var o observation
+	o := observation{at: time.Now()}
 	o.routes, o.routesErr = a.kernel.Routes.List()
 	o.firewall, o.firewallErr = a.kernel.Firewall.List()
 	return o
@@ -82,9 +84,7 @@ func (a *Agent) Pass() *State {
 		a.memory.repairs = a.memory.repairs.plus(repair)
 	}
 	verdicts := p.verdicts(o)
-	if verdicts != nil {
-		a.endLost(verdict.Dead(verdicts), p.policy.Replies)
-	}
+	a.endLost(verdicts, p, o)
 	s := a.conclude(reports, o, p, verdicts, applyErr)
 	a.remember(s, p, repair, time.Since(start))
 	a.Passed(a.memory.duration)
@@ -141,7 +141,7 @@ func (a *Agent) plan(reports []shoot.Report, o observation) plan {
 	blind := blindTo(o, p.policy)
 	var spared []string
 	if a.Translation == FollowTranslation {
-		p.policy, spared = p.policy.Expect(a.Translated, a.Allow, a.around())
+		p.policy, spared = p.policy.Expect(a.Translated, a.Allow, a.neighbours())
 		p.translations = toNodes(o.firewall.Translations(p.policy), a.allLifelines())
 		if blind {
 			known := a.memory.last.translations

@@ -26,8 +26,8 @@ type Answer struct {
 	Interface string `json:"interface,omitempty"`
 	// TranslatedTo is what nat OUTPUT makes of the address: that is what is dialled in its place.
 	TranslatedTo string `json:"translatedTo,omitempty"`
-	// Image says that node networks are or may be translated to such addresses, so that the fence is for this one too.
-	Image bool `json:"image,omitempty"`
+	// Translated says that node networks are or may be translated to such addresses, so that the fence is for this one too.
+	Translated bool `json:"translated,omitempty"`
 	// Routing are the ways the packet may take, the plain one first, then those of packets with a mark, a source and so on.
 	Routing []Way `json:"routing"`
 	// Kernel is the kernel's own answer to the look-up, for comparison.
@@ -82,7 +82,7 @@ func Address(addr netip.Addr, p policy.Policy, r routes.State, f firewall.Snapsh
 		}
 		a.Firewall = append(a.Firewall, gate)
 	}
-	a.Image = slices.ContainsFunc(f.TranslatedTo(), func(p netip.Prefix) bool { return p.Contains(addr) })
+	a.Translated = slices.ContainsFunc(f.TranslatedTo(), func(p netip.Prefix) bool { return p.Contains(addr) })
 	for _, n := range p.Networks {
 		if n.Contains(addr) {
 			a.Network = n.String()
@@ -165,8 +165,12 @@ func (a Answer) exemption() string {
 }
 
 func (a Answer) verdict() string {
-	if a.State == NotNode && a.Image {
-		return "not a node address, but one that node addresses may be translated to (fenced interfaces are closed to it)"
+	if a.State == NotNode && a.Translated {
+		closed := "are closed to it"
+		if slices.ContainsFunc(a.Firewall, func(g Gate) bool { return g.Passes }) {
+			closed = "should be closed to it, and are not"
+		}
+		return "not a node address, but one that node addresses may be translated to (fenced interfaces " + closed + ")"
 	}
 	if a.State == NotNode {
 		return "not a node address (the fence does not concern it)"

@@ -50,14 +50,14 @@ func TestAddress(t *testing.T) {
 		state  verdict.State
 		says   []string
 	}{
-		"no node":   {"192.0.2.1", base, true, nil, NotNode, []string{"not a node address", "to eth0"}},
-		"image":     {"242.0.0.7", expecting, true, nil, NotNode, []string{"not a node address, but one that", "to eth0", "sent to eth0 is stopped"}},
-		"VPN down":  {"10.250.0.7", base, true, nil, verdict.Blocked, []string{"goes nowhere", "blackhole 10.250.0.0/16", "rule 97", "sent to eth0 is stopped"}},
-		"VPN up":    {"10.250.0.7", base, true, []routes.Route{via("10.0.0.0/8", 3)}, verdict.Tunneled, []string{"leaves by tun0", "rule 96"}},
-		"no fence":  {"10.250.0.7", base, false, nil, verdict.Leaking, []string{"LEAKING", "to eth0", "a packet sent to eth0 leaves"}},
-		"foreign":   {"10.250.0.7", base, true, []routes.Route{via("10.250.0.0/24", 2)}, verdict.Blocked, []string{"passed over: eth0 is fenced", "route 10.250.0.0/24 dev eth0"}},
-		"lifeline":  {"10.250.0.7", kept, true, nil, verdict.Allowed, []string{"Allowed: kept as a lifeline of the pod: DNS server"}},
-		"neighbour": {"10.250.0.8", kept, true, nil, verdict.Blocked, []string{"goes nowhere"}},
+		"no node":    {"192.0.2.1", base, true, nil, NotNode, []string{"not a node address", "to eth0"}},
+		"translated": {"242.0.0.7", expecting, true, nil, NotNode, []string{"not a node address, but one that", "are closed to it", "to eth0", "sent to eth0 is stopped"}},
+		"VPN down":   {"10.250.0.7", base, true, nil, verdict.Blocked, []string{"goes nowhere", "blackhole 10.250.0.0/16", "rule 97", "sent to eth0 is stopped"}},
+		"VPN up":     {"10.250.0.7", base, true, []routes.Route{via("10.0.0.0/8", 3)}, verdict.Tunneled, []string{"leaves by tun0", "rule 96"}},
+		"no fence":   {"10.250.0.7", base, false, nil, verdict.Leaking, []string{"LEAKING", "to eth0", "a packet sent to eth0 leaves"}},
+		"foreign":    {"10.250.0.7", base, true, []routes.Route{via("10.250.0.0/24", 2)}, verdict.Blocked, []string{"passed over: eth0 is fenced", "route 10.250.0.0/24 dev eth0"}},
+		"lifeline":   {"10.250.0.7", kept, true, nil, verdict.Allowed, []string{"Allowed: kept as a lifeline of the pod: DNS server"}},
+		"neighbour":  {"10.250.0.8", kept, true, nil, verdict.Blocked, []string{"goes nowhere"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, f := pod(c.policy, c.fenced, c.main...)
@@ -71,5 +71,21 @@ func TestAddress(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRulesThatNothingJumpsTo: the rule against what nodes may be translated to is there, and does nothing.
+func TestRulesThatNothingJumpsTo(t *testing.T) {
+	p, _ := policy.New([]netip.Prefix{netip.MustParsePrefix("10.250.0.0/16")}, nil, policy.Patterns{"eth0"}, policy.Patterns{"tun0"}).
+		Expect([]netip.Prefix{netip.MustParsePrefix(policy.DefaultTranslated)}, nil, nil)
+	s, f := pod(p, true)
+	for table, chains := range f.Tables {
+		if table.Name == "mangle" {
+			delete(chains, "POSTROUTING")
+		}
+	}
+	got := Address(netip.MustParseAddr("242.0.0.7"), p, s, f, nil).String()
+	if !strings.Contains(got, "should be closed to it, and are not") || !strings.Contains(got, "sent to eth0 leaves") {
+		t.Errorf("of a chain that nothing jumps to it says\n%s", got)
 	}
 }

@@ -2,6 +2,8 @@ package metrics
 
 import (
 	"bytes"
+	"compress/gzip"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -77,5 +79,25 @@ func TestOneFamilyInOnePlace(t *testing.T) {
 	text := scrape(t, func(p *Page) { p.Add(a, 1, "1"); p.Add(b, 1); p.Add(a, 2, "2") }).Body.Bytes()
 	if want := []byte("# HELP t_a a\n# TYPE t_a gauge\nt_a{n=\"1\"} 1\nt_a{n=\"2\"} 2\n# HELP t_b b\n# TYPE t_b gauge\nt_b 1\n"); !bytes.HasPrefix(text, want) {
 		t.Errorf("got %.200s", text)
+	}
+}
+
+// TestCompressed: for who takes that, it is the same page.
+func TestCompressed(t *testing.T) {
+	collect := func(p *Page) { p.Add(Gauge("t_up", "up"), 1) }
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	r.Header.Set("Accept-Encoding", "deflate, gzip")
+	Handler(1, collect).ServeHTTP(w, r)
+	z, err := gzip.NewReader(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(z)
+	if want := []byte("# HELP t_up up\n# TYPE t_up gauge\nt_up 1\n"); err != nil || !bytes.Contains(got, want) || !bytes.Contains(got, []byte("\ngo_goroutines ")) {
+		t.Errorf("%v: %s", err, got)
+	}
+	if plain := scrape(t, collect); plain.Header().Get("Content-Encoding") != "" || !bytes.HasPrefix(plain.Body.Bytes(), []byte("# HELP")) {
+		t.Errorf("who does not ask gets %v", plain.Header())
 	}
 }

@@ -32,10 +32,10 @@ func TestRotationUnderLoad(t *testing.T) {
 	bundles := map[string]int{}
 	deadline := time.Now().Add(15 * time.Second)
 	restarts, next := 0, time.Now().Add(3*time.Second)
-	for time.Now().Before(deadline) || f.count() < 1000 {
+	for time.Now().Before(deadline) || f.count() < 1000 || restarts < 2 {
 		bundles[i.bundle()]++
 		// Again and again: what a new process serves with depends on the moment of an authority's life.
-		if now := time.Now(); now.After(next) && now.Before(deadline.Add(-3*time.Second)) {
+		if now := time.Now(); now.After(next) && (restarts < 2 || now.Before(deadline.Add(-3*time.Second))) {
 			i.end("10.9.0.11")
 			i.run("10.9.0.11")
 			restarts, next = restarts+1, time.Now().Add(time.Second)
@@ -50,8 +50,8 @@ func TestRotationUnderLoad(t *testing.T) {
 	issued := i.metric("10.9.0.12", `routefence_webhook_certificates_made_total{certificate="serving"}`)
 	t.Logf("%d bundles, at most %d authorities in one, %v serving certificates of the replica that stayed, %d restarts of the other",
 		len(bundles), most, issued, restarts)
-	if len(bundles) < 3 || most < 2 || issued < 4 || restarts < 2 {
-		t.Error("nothing was rotated, or restarted")
+	if len(bundles) < 3 || most < 2 || issued < 4 {
+		t.Error("nothing was rotated")
 	}
 	if left := i.metric("10.9.0.12", `routefence_webhook_certificate_expiry_seconds{certificate="serving"}`); left <= 0 || left > 6 {
 		t.Errorf("serving certificate with %v seconds left", left)

@@ -25,7 +25,7 @@ const lostConnection = 50 * time.Second
 
 // keptConnection bounds what waits on a connection that was kept and whose tunnel is gone: the fence ends it after --tunnel-grace, half
 // a second, and a look at the kernel, which takes its time while six variants run on two cores.
-const keptConnection = 3 * time.Second
+const keptConnection = 5 * time.Second
 
 // row is what was seen in one state.
 type row struct {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/routefence/routefence/routes"
 	"github.com/routefence/routefence/routes/rtnl"
 	"github.com/routefence/routefence/test/rig"
+	"github.com/routefence/routefence/test/shipped"
 	"go.uber.org/zap"
 )
 
@@ -184,6 +186,7 @@ func TestLostTunnelTakesItsOwn(t *testing.T) {
 		if _, err := near.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNABORTED) {
 			t.Errorf("dialled through the tunnel: %v, want ECONNABORTED", err)
 		}
+		b.agent.Await("all that was to be ended has been", func(shipped.Document) bool { return strings.Contains(b.agent.Output(), "whose tunnel is gone") })
 		if err := c.say(); err != nil {
 			t.Errorf("came in over eth0: %v", err)
 		}

@@ -112,5 +112,9 @@ func Logger(prefix, level, format string) (*zap.Logger, error) {
 	c.DisableStacktrace, c.DisableCaller = true, true
 	c.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	c.EncoderConfig.EncodeDuration = zapcore.StringDurationEncoder
-	return c.Build()
+	log, err := c.Build()
+	if err == nil {
+		zap.RedirectStdLog(log) // by which libraries tell of what they do not expect
+	}
+	return log, err
 }
