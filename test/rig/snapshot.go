@@ -20,8 +20,9 @@ var snapshotCommands = []string{
 	"ipset save",
 }
 
-// moving is what differs between two looks at the same state: dates and counters.
-var moving = regexp.MustCompile(`(?m)^# (Generated|Completed) .*\n|\[\d+:\d+\]|( expires \d+sec)`)
+// moving is what differs between two looks at the same state: dates, counters, and a link's operational state, which the kernel makes
+// UP out of UNKNOWN some time after the link is up. (Whether it is up is among its flags.)
+var moving = regexp.MustCompile(`(?m)^# (Generated|Completed) .*\n|\[\d+:\d+\]|( expires \d+sec)| state (UNKNOWN|UP)\b`)
 
 // Snapshot is the state of the namespace's network as text. Two snapshots are equal, byte for byte, if nothing was changed
 // between them.
