@@ -16,23 +16,22 @@ const (
 
 // All goes over the attributes in b, without a copy, up to the first that is no such thing.
 func All(b []byte) iter.Seq2[uint16, []byte] {
-	return func(yield func(kind uint16, value []byte) bool) {
-		for len(b) >= header {
-			size := int(binary.NativeEndian.Uint16(b))
-			if size < header || size > len(b) || !yield(binary.NativeEndian.Uint16(b[2:])&kindMask, b[header:size]) {
-				return
-			}
-			b = b[min(len(b), (size+align-1)&^(align-1)):]
-		}
-	}
+	return func(yield func(kind uint16, value []byte) bool) { _ = walk(b, yield) } // what it is, Check says
 }
 
 // Check returns an error if All would not get to the end of b.
 func Check(b []byte) error {
+	return walk(b, func(uint16, []byte) bool { return true })
+}
+
+func walk(b []byte, yield func(kind uint16, value []byte) bool) error {
 	for len(b) >= header {
 		size := int(binary.NativeEndian.Uint16(b))
 		if size < header || size > len(b) {
 			return fmt.Errorf("netlink attribute of %d bytes in %d", size, len(b))
+		}
+		if !yield(binary.NativeEndian.Uint16(b[2:])&kindMask, b[header:size]) {
+			return nil
 		}
 		b = b[min(len(b), (size+align-1)&^(align-1)):]
 	}

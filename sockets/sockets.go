@@ -82,7 +82,8 @@ func (l listing) Serialize() []byte {
 }
 
 // Sever ends the connections that are meant and returns how many. Meant is told the address of their peer, the interface that the
-// socket is bound to, or 0, and whether they came in: their port is one that a socket of the namespace listens at. Listing sockets costs the most, as the kernel walks over the tables of all namespaces: it is done once.
+// socket is bound to, or 0, and whether they came in: their port is one that a socket of the namespace listens at. Listing sockets costs
+// the most, as the kernel walks over the tables of all namespaces: it is done once.
 func (k *Kernel) Sever(meant func(peer netip.Addr, link int, incoming bool) bool) (int, error) {
 	if none() {
 		return 0, nil

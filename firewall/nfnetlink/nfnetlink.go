@@ -69,7 +69,7 @@ func (Conn) Tables() (tables map[firewall.Table][]string, dormant []firewall.Tab
 	return tables, dormant, nil
 }
 
-// line is a socket for several requests, one after the other: opening one takes longer than most of them.
+// line is a socket for several requests, one after the other.
 type line struct{ *nl.SocketHandle }
 
 func newLine() (line, error) {

@@ -16,25 +16,17 @@ import (
 // Those lead a free socket's packet past the blackhole, nat rewrites it, and only what expects that range is left to stop it. The
 // sleep makes the fifth of a second that an agent needs as long as one likes.
 func TestTranslationBeforeItIsRead(t *testing.T) {
-	t.Parallel()
-	for _, nat := range backends {
-		for _, fence := range backends {
-			t.Run("nat "+nat+", fence "+fence, func(t *testing.T) {
-				t.Parallel()
-				r := rig.New(t, rig.Options{})
-				loadLegacy(r)
-				r.TunnelUp(rig.Network4, rig.Network6)
-				w := netmap(nat, false)
-				// The second agent finds the fence of the first, which is that of versions that expected nothing.
-				if got := hammerUnread(t, r, w, fence, "--translated-networks=none"); got.Seed.Free() == 0 || got.Seed.Bound == 0 {
-					t.Errorf("with no range expected the seed network saw nothing, so that its zero means nothing: %v", got)
-				}
-				if got := hammerUnread(t, r, w, fence); got.Seed.Total() != 0 || got.Attempts == 0 || got.VPN.Packets == 0 {
-					t.Errorf("before the rule was read: %v", got)
-				}
-			})
+	eachPair(t, func(t *testing.T, r *rig.Rig, nat, fence string) {
+		r.TunnelUp(rig.Network4, rig.Network6)
+		w := netmap(nat, false)
+		// The second agent finds the fence of the first, which is that of versions that expected nothing.
+		if got := hammerUnread(t, r, w, fence, "--translated-networks=none"); got.Seed.Free() == 0 || got.Seed.Bound == 0 {
+			t.Errorf("with no range expected the seed network saw nothing, so that its zero means nothing: %v", got)
 		}
-	}
+		if got := hammerUnread(t, r, w, fence); got.Seed.Total() != 0 || got.Attempts == 0 || got.VPN.Packets == 0 {
+			t.Errorf("before the rule was read: %v", got)
+		}
+	})
 }
 
 // hammerUnread returns what came of senders while a rule was there that the agent had not read, and ends with neither.

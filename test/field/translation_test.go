@@ -49,6 +49,19 @@ func (w rewriting) rule(r *rig.Rig, action string) {
 // TestTranslation is issue 3, item 1: translated node networks, on either backend for the nat rules and for the fence, with
 // and without an owner match, the rules first or the agent first. One bench lives through all orders of a pair of backends.
 func TestTranslation(t *testing.T) {
+	eachPair(t, func(t *testing.T, r *rig.Rig, nat, fence string) {
+		expectTranslationMatters(t, r, nat)
+		for _, owner := range []bool{true, false} {
+			for _, first := range []string{"rules", "agent"} {
+				l := &life{t: t, r: r, w: netmap(nat, owner), fence: fence, senders: newSenders(t, r)}
+				t.Run(fmt.Sprintf("%v, %s first", l.w, first), func(t *testing.T) { l.t = t; l.live(first) })
+			}
+		}
+	})
+}
+
+// eachPair runs a test for every pair of a backend for the nat rules and one for the fence, all at the same time.
+func eachPair(t *testing.T, test func(t *testing.T, r *rig.Rig, nat, fence string)) {
 	t.Parallel()
 	for _, nat := range backends {
 		for _, fence := range backends {
@@ -56,13 +69,7 @@ func TestTranslation(t *testing.T) {
 				t.Parallel()
 				r := rig.New(t, rig.Options{})
 				loadLegacy(r)
-				expectTranslationMatters(t, r, nat)
-				for _, owner := range []bool{true, false} {
-					for _, first := range []string{"rules", "agent"} {
-						l := &life{t: t, r: r, w: netmap(nat, owner), fence: fence, senders: newSenders(t, r)}
-						t.Run(fmt.Sprintf("%v, %s first", l.w, first), func(t *testing.T) { l.t = t; l.live(first) })
-					}
-				}
+				test(t, r, nat, fence)
 			})
 		}
 	}
